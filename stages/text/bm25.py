@@ -99,18 +99,21 @@ def term_counts(ids: Any, offsets: np.ndarray, terms: int) -> "csr_array":
     lengths = np.diff(offsets)
     longest = lengths.max()
     equally_long = lengths.min() == longest
+    count_type = np.min_scalar_type(longest)
 
     blocks = []
     for start in range(0, len(lengths), BLOCK):
         block_offsets = offsets[start : start + BLOCK + 1]
-        tokens = np.asarray(ids[int(block_offsets[0]) : int(block_offsets[-1])])
+        first = int(block_offsets[0])
+        last = int(block_offsets[-1])
+        tokens = np.asarray(ids[first:last])
         if equally_long:
             # Rows of one length are sorted here, many times as fast as by SciPy.
             tokens = np.sort(tokens.reshape(-1, longest)).ravel()
 
         # Each token is an entry of 1. The sum of duplicates makes them counts.
-        ones = np.ones(len(tokens), np.min_scalar_type(longest))
-        row_starts = (block_offsets - block_offsets[0]).astype(np.int32)
+        ones = np.ones(len(tokens), count_type)
+        row_starts = (block_offsets - first).astype(np.int32)
         shape = (len(block_offsets) - 1, terms)
         block = csr_array((ones, tokens.astype(np.int32), row_starts), shape=shape)
         block.sum_duplicates()
@@ -149,27 +152,30 @@ class Bm25Index:
     def __init__(
         self, counts: "csr_array", scoring: Scoring, hidden: np.ndarray | None = None
     ) -> None:
-        """Args:
-        counts: counts of each term in each document, integers [S, V].
-        scoring: the variant of BM25.
-        hidden: range [start, stop) of documents that each one must not find, int64 [S, 2]; None:
-        itself.
+        """Weigh the terms of all documents.
+
+        Args:
+            counts: counts of each term in each document, integers [S, V].
+            scoring: the variant of BM25.
+            hidden: range [start, stop) of documents that each one must not find, int64 [S, 2];
+                None: itself.
         """
-        documents, terms = counts.shape
+        num_documents, num_terms = counts.shape
         self.counts = counts
         self.scoring = scoring
-        self.hidden = itself(documents) if hidden is None else hidden
+        self.hidden = itself(num_documents) if hidden is None else hidden
 
         # The counts hold no zeros, so each entry is a document with the term.
-        holding = np.bincount(counts.indices, minlength=terms)
-        occurring = holding > 0
-        self._common = np.flatnonzero(holding > COMMON * documents)
-        self._idf = np.zeros(terms)
-        self._idf[occurring] = scoring.idf(holding[occurring], documents)
+        documents_with = np.bincount(counts.indices, minlength=num_terms)
+        occurs = documents_with > 0
+        self._common = np.flatnonzero(documents_with > COMMON * num_documents)
+        self._idf = np.zeros(num_terms)
+        self._idf[occurs] = scoring.idf(documents_with[occurs], num_documents)
 
         lengths = counts.sum(axis=1, dtype=np.int64)
         self._lengths = lengths / lengths.mean()
-        self._parts = [self._part(first) for first in range(0, documents, DOCUMENTS)]
+        firsts = range(0, num_documents, DOCUMENTS)
+        self._parts = [self._part(first) for first in firsts]
 
     def search(self, start: int, stop: int, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best documents for documents start .. stop - 1 as queries, the best first, without
@@ -189,28 +195,30 @@ class Bm25Index:
             hidden: range [start, stop) of documents that each query must not find, int64 [n, 2].
         Returns: see `search`.
         """
-        n = queries.shape[0]
+        num_queries = queries.shape[0]
         terms = queries.astype(np.float64)
         common_terms = terms[:, self._common].toarray()
 
         # An empty place holds the floor, which only a match can exceed.
-        ids = np.full((n, k), -1, np.int64)
-        best = np.full((n, k), self.scoring.floor, np.float32)
+        ids = np.full((num_queries, k), -1, np.int64)
+        best = np.full((num_queries, k), self.scoring.floor, np.float32)
 
         def merge(part: _Part, weights: np.ndarray, rows: slice) -> None:
             """Merge the documents of a part into the best of some queries; `weights`: common terms,
             [C, m].
             """
+            # [q, m]: a dense product for common terms, a sparse one for rare ones
             scores = common_terms[rows] @ weights
             scores += (terms[rows] @ part.rare).toarray()
-            _hide(scores, hidden[rows] - part.first)
+            hidden_in_part = hidden[rows] - part.first
+            _hide(scores, hidden_in_part)
             _keep_best(ids[rows], best[rows], scores.astype(np.float32), part.first)
 
         # Each worker has its own rows of `ids` and `best`, so none needs a lock.
         with thread_pool() as share:
             for part in self._parts:
                 weights = part.common.toarray().T
-                share(partial(merge, part, weights), slices(n, QUERIES))
+                share(partial(merge, part, weights), slices(num_queries, QUERIES))
         return ids, best
 
     def _part(self, first: int) -> _Part:
@@ -220,13 +228,16 @@ class Bm25Index:
 
         # In CSR, `data` and `indices` hold the count and the term of each entry, and `indptr` where
         # documents begin: so the length of a document is repeated for each of its entries.
-        lengths = np.repeat(self._lengths[documents], np.diff(weights.indptr))
+        num_entries = np.diff(weights.indptr)
+        lengths = np.repeat(self._lengths[documents], num_entries)
         saturation = self.scoring.saturation(weights.data, lengths)
-        weights.data = self._idf[weights.indices] * saturation
+        idf = self._idf[weights.indices]
+        weights.data = idf * saturation
         common = weights[:, self._common]
 
         # A term is either common, for a dense product, or rare, for a sparse one.
-        weights.data[np.isin(weights.indices, self._common)] = 0
+        is_common = np.isin(weights.indices, self._common)
+        weights.data[is_common] = 0
         weights.eliminate_zeros()
         rare = weights.T.tocsr()
         return _Part(first, common, rare)
@@ -252,15 +263,17 @@ def _keep_best(ids: np.ndarray, best: np.ndarray, scores: np.ndarray, first: int
     Documents come in rising order. So among equal scores the earlier one has the smaller id.
     """
     k = best.shape[1]
-    documents = np.arange(first, first + scores.shape[1])
+    num_documents = scores.shape[1]
+    documents = np.arange(first, first + num_documents)
 
     # Only rows where a new score beats the last of the k best can change.
-    for row in np.flatnonzero(scores.max(axis=1) > best[:, -1]):
-        pool_scores = np.concatenate([best[row], scores[row]])
-        pool_ids = np.concatenate([ids[row], documents])
-        chosen = _largest(pool_scores, k)
-        ids[row] = pool_ids[chosen]
-        best[row] = pool_scores[chosen]
+    is_better = scores.max(axis=1) > best[:, -1]
+    for row in np.flatnonzero(is_better):
+        candidate_scores = np.concatenate([best[row], scores[row]])
+        candidate_ids = np.concatenate([ids[row], documents])
+        chosen = _largest(candidate_scores, k)
+        ids[row] = candidate_ids[chosen]
+        best[row] = candidate_scores[chosen]
 
 
 def _largest(scores: np.ndarray, k: int) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.errors import DataError, shortened
 from stages.text.files import text_blocks
-from stages.text.tables import Row
+from stages.text.tables import TextRow
 
 SEPARATORS = {"csv": ",", "tsv": "\t"}
 """Separators of the formats."""
@@ -16,7 +16,7 @@ NAMED_COLUMNS = 8
 
 def delimited_rows(
     path: str, format: str, digest: str, column: str, others: Sequence[str], largest: int
-) -> Iterator[Row]:
+) -> Iterator[TextRow]:
     """The rows of a file behind its header, in order; blank lines are none.
 
     Quotes have their meaning in CSV alone, as the two formats say (RFC 4180; IANA's
@@ -47,11 +47,14 @@ def delimited_rows(
                 f"{len(header)}; a text that holds the separator stands in quotes."
             )
         other_fields = {name: fields[index] for name, index in places.items()}
-        yield Row(number, fields[place], other_fields)
+        yield TextRow(number, fields[place], other_fields)
 
 
 def require_named_column(path: str, format: str, digest: str, column: str, largest: int) -> None:
-    """Raises: DataError if the header of a file lacks a column; no row is read."""
+    """Check that a table has a column; no row is read.
+
+    Raises: DataError if the header of a file lacks a column; no row is read.
+    """
     header = next(_table(path, format, digest, largest), [])
     _column_place(path, format, header, column)
 
@@ -95,13 +98,17 @@ def _column_place(path: str, format: str, header: Sequence[str], column: str) ->
     """The place of a column. Raises: DataError unless the header names it once."""
     if header.count(column) == 1:
         return header.index(column)
-    if len(header) == 1 and any(separator in header[0] for separator in ";\t|"):
+
+    is_single = len(header) == 1
+    if is_single and any(separator in header[0] for separator in ";\t|"):
         raise DataError(
             f"{path}: its first line, {shortened(header[0], 80)!r}, has another separator than that of "
             f".{format}; write it with that."
         )
-    more = ", …" if len(header) > NAMED_COLUMNS else ""
-    names = ", ".join(shortened(name, 40) for name in header[:NAMED_COLUMNS]) + more
+
+    names = ", ".join(shortened(name, 40) for name in header[:NAMED_COLUMNS])
+    if len(header) > NAMED_COLUMNS:
+        names += ", …"
     raise DataError(
         f"{path} has no column {column!r}; columns of its first line: {names or 'none'} (--column NAME)."
     )

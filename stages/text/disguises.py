@@ -75,15 +75,21 @@ def is_json_array(start: str) -> bool:
 
 def _fields_of_lines(start: str) -> list[str] | None:
     """Fields that hold texts in the first of two lines that are JSON objects; None: they are not."""
-    lines = [line for line in start.splitlines() if line.strip()][:2]
-    if len(lines) < 2 or not all(line.startswith("{") for line in lines):
+    lines = [line for line in start.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return None
+    first_line, second_line = lines[:2]
+    # other JSON than an object is no record
+    if not first_line.startswith("{") or not second_line.startswith("{"):
         return None
     try:
-        first, second = (json.loads(line) for line in lines)
+        first = json.loads(first_line)
+        second = json.loads(second_line)
     except (ValueError, RecursionError):
         return None
-    texts = [field for field, value in first.items() if isinstance(value, str)]
-    return texts if isinstance(second, dict) else None
+    if not isinstance(second, dict):
+        return None
+    return [field for field, value in first.items() if isinstance(value, str)]
 
 
 def _listed(fields: list[str]) -> str:

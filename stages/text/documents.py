@@ -108,6 +108,7 @@ def mark(record: Iterable[Piece], boundary: Boundary) -> Iterator[MarkedPiece]:
 
 
 def _opened(record: Iterable[Piece], boundary: Boundary) -> Iterator[_Opened]:
+    """Pieces of a record with the marks of what begins there; ends of documents are marked later."""
     is_first = True
     has_text = False
     blank = True
@@ -162,18 +163,26 @@ class ParagraphHashes:
     def ended(self, pieces: Sequence[MarkedPiece]) -> Iterator[int]:
         """Take the next pieces, and give the hashes of the paragraphs that end with them, in order."""
         texts = [piece.text for piece in pieces]
-        opening = [number for number, piece in enumerate(pieces) if piece.marks & OPENS_PARAGRAPH]
-        first, last = (opening[0], opening[-1]) if opening else (len(pieces), len(pieces))
-        for text in texts[:first]:
+        openings = [number for number, piece in enumerate(pieces) if piece.marks & OPENS_PARAGRAPH]
+        if not openings:
+            for text in texts:
+                self._take(text)
+            return
+
+        # the paragraph that was begun earlier
+        for text in texts[: openings[0]]:
             self._take(text)
-        if opening and (begun := self.finish()) is not None:
+        begun = self.finish()
+        if begun is not None:
             yield begun
+
         # Paragraphs that begin and end here are hashed in one call, in a third of the time.
-        for start, stop in pairwise(opening):
-            yield _number(
-                hashlib.blake2b("".join(texts[start:stop]).strip().encode(), digest_size=8)
-            )
-        for text in texts[last:]:
+        for start, stop in pairwise(openings):
+            paragraph = "".join(texts[start:stop]).strip()
+            yield _number(hashlib.blake2b(paragraph.encode(), digest_size=8))
+
+        # the last one may go on
+        for text in texts[openings[-1] :]:
             self._take(text)
 
     def _take(self, text: str) -> None:

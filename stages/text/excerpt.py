@@ -233,21 +233,28 @@ class SplitText:
         spans = self._spans(np.asarray(rows, np.int64), before, after)
         if not spans:
             return []
+
         first = min(span.first for span in spans)
         last = max(span.last for span in spans)
-        if len(spans) > 1 and last - first <= sum(span.last - span.first for span in spans):
-            ids = self._ids(first, last)
-            pieces = self._text.pieces(ids)
-            parts = [slice(span.first - first, span.last - first) for span in spans]
-            return [
-                self._excerpt(span, ids[part], pieces[part])
-                for span, part in zip(spans, parts, strict=True)
-            ]
-        each = [self._ids(span.first, span.last) for span in spans]
-        return [
-            self._excerpt(span, ids, self._text.pieces(ids))
-            for span, ids in zip(spans, each, strict=True)
-        ]
+        num_tokens = sum(span.last - span.first for span in spans)
+        if len(spans) > 1 and last - first <= num_tokens:
+            return self._excerpts_together(spans, first, last)
+
+        excerpts = []
+        for span in spans:
+            ids = self._ids(span.first, span.last)
+            excerpts.append(self._excerpt(span, ids, self._text.pieces(ids)))
+        return excerpts
+
+    def _excerpts_together(self, spans: Sequence[_Span], first: int, last: int) -> list[Excerpt]:
+        """Excerpts of tokens [first, last), which are decoded once."""
+        ids = self._ids(first, last)
+        pieces = self._text.pieces(ids)
+        excerpts = []
+        for span in spans:
+            part = slice(span.first - first, span.last - first)
+            excerpts.append(self._excerpt(span, ids[part], pieces[part]))
+        return excerpts
 
     def _spans(self, rows: np.ndarray, before: int, after: int) -> list[_Span]:
         documents = np.searchsorted(self._offsets, rows, side="right") - 1

@@ -194,6 +194,8 @@ def _decompressed(path: str, suffix: str, blocks: Iterator[bytes]) -> Iterator[b
 
 
 def _decoded(path: str, blocks: Iterator[bytes]) -> Iterator[str]:
+    """The text of blocks of UTF-8. Raises: DataError, with the place, for anything else."""
+    # the bytes of a character that the next block ends
     undecoded = b""
     offset = 0
     line = 1
@@ -333,7 +335,13 @@ def _cuts(line: str, length: int) -> Iterator[int]:
     start = 0
     while length - start > LONGEST_PIECE:
         space = line.rfind(" ", start + 1, start + LONGEST_PIECE)
-        while space > 0 and (line[space - 1].isspace() or line[space + 1].isspace()):
+        # -1: there is none
+        while space > 0 and _has_space_beside(line, space):
             space = line.rfind(" ", start + 1, space)
         start = space if space > 0 else start + LONGEST_PIECE
         yield start
+
+
+def _has_space_beside(line: str, place: int) -> bool:
+    """Whether white space is before or behind a place."""
+    return line[place - 1].isspace() or line[place + 1].isspace()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise, takewhile
 from pathlib import Path
+from threading import Event
 from typing import Self
 
 import numpy as np
@@ -93,16 +94,26 @@ class HuggingFaceTokenizer(LibraryTokenizer):
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         if not self._by_word:
             return self._encode(texts)
+
         # A distinct word is encoded once, which takes less than half the time.
         split = SplitText.of(texts, lowercase=False, cut=_WORD_BEGINS.split)
-        ids, sizes = self._encode(split.words)
-        starts = (np.cumsum(sizes) - sizes)[split.places]
+        word_ids, sizes = self._encode(split.words)
+        word_starts = np.cumsum(sizes) - sizes
+
+        # [places]: ids of the word at each place of the texts
+        starts = word_starts[split.places]
         lengths = sizes[split.places]
         ends = np.cumsum(lengths)
-        within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
-        return ids[np.repeat(starts, lengths) + within], np.diff(
-            ends[np.cumsum(split.counts) - 1], prepend=0
-        )
+
+        # [tokens]: number of the token within its word
+        total = lengths.sum()
+        within = np.arange(total) - np.repeat(ends - lengths, lengths)
+        ids = word_ids[np.repeat(starts, lengths) + within]
+
+        # tokens up to the end of each text
+        last_places = np.cumsum(split.counts) - 1
+        counts = np.diff(ends[last_places], prepend=0)
+        return ids, counts
 
     def _encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = list[int]()
@@ -134,11 +145,13 @@ class BpeTokenizer(HuggingFaceTokenizer, TrainableTokenizer):
         )
         tokenizer = _bpe_layout(lowercase)
         batches = (list(_words_cut(batch)) for p in texts for batch in _batches(p.texts))
-        stoppable(
-            lambda stop: tokenizer.train_from_iterator(
-                takewhile(lambda _: not stop.is_set(), batches), trainer
-            )
-        )
+
+        def learn(stop: Event) -> None:
+            # the library knows no interrupt: its text ends instead
+            until_stopped = takewhile(lambda _: not stop.is_set(), batches)
+            tokenizer.train_from_iterator(until_stopped, trainer)
+
+        stoppable(learn)
         return cls(tokenizer)
 
 
@@ -296,10 +309,13 @@ class PretrainedTokenizer(LibraryTokenizer):
         starts = np.fromiter((start for start, _ in encoding.offsets), np.int64, len(ids))
 
         # A token counts for the text in which it begins; places never decrease.
-        ends = np.cumsum([len(text) for text in texts])
-        text_of_token = np.searchsorted(ends, np.maximum.accumulate(starts), side="right")
-        text_of_token = text_of_token.clip(max=len(texts) - 1)
-        return ids, np.bincount(text_of_token, minlength=len(texts))
+        rising_starts = np.maximum.accumulate(starts)
+        text_ends = np.cumsum([len(text) for text in texts])
+        text_of_token = np.searchsorted(text_ends, rising_starts, side="right")
+        # a token that begins at the end of all is of the last text
+        num_texts = len(texts)
+        text_of_token = text_of_token.clip(max=num_texts - 1)
+        return ids, np.bincount(text_of_token, minlength=num_texts)
 
 
 def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:

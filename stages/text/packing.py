@@ -1,7 +1,7 @@
 """Orders segments so that neighbours resemble each other (Zhong et al. 2022, Algorithm 1)."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 
@@ -110,19 +110,29 @@ class _RandomFree:
         """`groups`: group of each segment, int64 [S]."""
         self._permutation = permutation.tolist()
         self._free = free
+
         # the places of each group in the permutation, rising
-        borders = np.cumsum(np.bincount(groups))[:-1]
-        by_group = groups[permutation].argsort(kind="stable")
-        self._places = [iter(places.tolist()) for places in np.split(by_group, borders)]
+        places_by_group = groups[permutation].argsort(kind="stable")
+        sizes = np.bincount(groups)
+        borders = np.cumsum(sizes)[:-1]
+        self._places: list[Iterator[int]] = []
+        for places in np.split(places_by_group, borders):
+            self._places.append(iter(places.tolist()))
+
+        # a heap of the first free place of each group
         self._first = [(next(places), group) for group, places in enumerate(self._places)]
         heapify(self._first)
 
     def next(self, allows: Callable[[int], bool]) -> int:
         """The first segment that may follow; if none may, the first free one."""
         skipped = list[tuple[int, int]]()
-        while self._skip_taken() and not allows(self._permutation[self._first[0][0]]):
+        while self._skip_taken():
+            first_place, _ = self._first[0]
+            if allows(self._permutation[first_place]):
+                break
             skipped.append(heappop(self._first))
         place, _ = self._first[0] if self._first else skipped[0]
+
         # Skipped segments may follow later.
         for segment in skipped:
             heappush(self._first, segment)
@@ -156,13 +166,16 @@ def overlap(counts: csr_array, order: np.ndarray) -> float:
     ones = np.ones(counts.nnz, bool)
     has_term = csr_array((ones, counts.indices, counts.indptr), shape=counts.shape)
     shares = []
-    for start in range(0, len(order) - 1, PAIRS):
+    num_pairs = len(order) - 1
+    for start in range(0, num_pairs, PAIRS):
         segments = order[start : start + PAIRS + 1]
         terms = has_term[segments[:-1]]
         next_terms = has_term[segments[1:]]
+        shared_terms = terms * next_terms
         # differences of row pointers are numbers of terms
-        num_shared = np.diff((terms * next_terms).indptr)
-        shares.append(num_shared / np.diff(terms.indptr))
+        num_shared = np.diff(shared_terms.indptr)
+        num_terms = np.diff(terms.indptr)
+        shares.append(num_shared / num_terms)
     return float(np.concatenate(shares).mean())
 
 

@@ -33,16 +33,18 @@ class RankBm25:
             k: at most S - 1.
         Returns: ids int64 [n, k], -1 where fewer may be found, and scores float32 [n, k].
         """
-        n = stop - start
-        ids = np.empty((n, k), np.int64)
-        best = np.empty((n, k), np.float32)
-        for row, query in enumerate(range(start, stop)):
+        num_queries = stop - start
+        ids = np.empty((num_queries, k), np.int64)
+        best = np.empty((num_queries, k), np.float32)
+        for row in range(num_queries):
+            query = start + row
             scores = self._bm25.get_scores(self._documents[query]).astype(np.float32)
             hidden_start, hidden_stop = self._hidden[query]
             scores[hidden_start:hidden_stop] = -np.inf
 
             # A stable order lets ties go to the smaller id.
             chosen = np.argsort(-scores, kind="stable")[:k]
-            best[row] = scores[chosen]
-            ids[row] = np.where(np.isneginf(best[row]), -1, chosen)
+            chosen_scores = scores[chosen]
+            best[row] = chosen_scores
+            ids[row] = np.where(np.isneginf(chosen_scores), -1, chosen)
         return ids, best

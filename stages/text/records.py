@@ -24,7 +24,7 @@ from stages.text.files import (
     text_blocks,
     text_digest,
 )
-from stages.text.tables import Row, text_rows
+from stages.text.tables import TextRow, text_rows
 
 NAMES = ("title", "name", "id")
 """Fields that may name a record; the first one present is used."""
@@ -92,20 +92,28 @@ def _records(file: TextFile) -> Iterator[Record]:
     if file.format == "txt":
         yield Record(name, require_prose(file.path, text_blocks(file.path, file.digest)))
     elif file.format == "pydocs":
-        if text_digest(pydoc_topics().values()) != file.digest:
+        topics = pydoc_topics()
+        if text_digest(topics.values()) != file.digest:
             raise DataError(f"{PYDOCS} is not the text expected: another Python?")
-        yield from (Record(name, iter([text])) for name, text in pydoc_topics().items())
+        for topic, text in topics.items():
+            yield Record(topic, iter([text]))
     elif file.format == "jsonl":
         yield from _json_records(file, name)
-    elif file.rows_joined:  # each row on a new line
-        ended = (row.text + "\n" * (not row.text.endswith("\n")) for row in _rows(file))
-        yield Record(name, (block for text in ended for block in _blocks(text)))
+    elif file.rows_joined:
+        yield Record(name, _lines_of_rows(file))
     else:
         for row in _rows(file):
             yield Record(_name(row.others) or f"{name}:{row.number}", _blocks(row.text), row.others)
 
 
-def _rows(file: TextFile) -> Iterator[Row]:
+def _lines_of_rows(file: TextFile) -> Iterator[str]:
+    """The texts of all rows, each on a new line, in blocks."""
+    for row in _rows(file):
+        line_end = "" if row.text.endswith("\n") else "\n"
+        yield from _blocks(row.text + line_end)
+
+
+def _rows(file: TextFile) -> Iterator[TextRow]:
     """The rows of a table. Raises: DataError for one that is larger than the file's limit."""
     names = () if file.rows_joined else NAMES
     if file.format in SEPARATORS:
@@ -120,10 +128,11 @@ def _rows(file: TextFile) -> Iterator[Row]:
 
 
 def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
+    """The texts of a file with a JSON object on each line."""
     # Neither the line nor the record stays in memory while its text is used.
     for number, line in numbered_lines(text_blocks(file.path, file.digest), file):
-        if number == 1 and is_json_array(line.lstrip() + "{" * (line.strip() == "[")):
-            raise DataError(f"{file.path} {ARRAY}.")
+        if number == 1:
+            _require_no_array(file.path, line)
         if line and not line.isspace():
             record = _json_object(f"{file.path}, line {number}", line, file.column)
             del line
@@ -133,6 +142,16 @@ def _json_records(file: TextFile, file_name: str) -> Iterator[Record]:
             del record
             yield Record(name, _blocks(text), fields)
             del text
+
+
+def _require_no_array(path: str, line: str) -> None:
+    """Check the first line of a file. Raises: DataError if it begins an array of objects."""
+    start = line.lstrip()
+    # an array may have its first object on the next line
+    if line.strip() == "[":
+        start += "{"
+    if is_json_array(start):
+        raise DataError(f"{path} {ARRAY}.")
 
 
 def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int, str]]:
@@ -156,7 +175,10 @@ def numbered_lines(blocks: Iterable[str], file: TextFile) -> Iterator[tuple[int,
 
 
 def _require_size(file: TextFile, place: str, num_bytes: int) -> None:
-    """Raises: DataError if the `num_bytes` bytes of a record exceed the file's limit."""
+    """Check the size of a record.
+
+    Raises: DataError if the `num_bytes` bytes of a record exceed the file's limit.
+    """
     if num_bytes > file.largest_record:
         raise DataError(
             f"{file.path}, {place}: the record is larger than {size(file.largest_record)}; "
@@ -186,16 +208,20 @@ def _json_object(where: str, line: str, field: str) -> dict[str, Any]:
     """A JSON object with a text in `field`."""
     content = f'with a field "{field}" that is a string'
     record = json_line(where, line, content)
-    if not isinstance(record.get(field), str):
-        texts = [name for name, value in record.items() if isinstance(value, str)]
-        cure = f"; fields of text there: {', '.join(texts[:8])} (--column NAME)" if texts else ""
+    text = record.get(field)
+    if not isinstance(text, str):
+        fields = [name for name, value in record.items() if isinstance(value, str)]
+        cure = f"; fields of text there: {', '.join(fields[:8])} (--column NAME)" if fields else ""
         raise DataError(f"{where}: expected a JSON object {content}{cure}.")
-    require_unicode(where, record[field])
+    require_unicode(where, text)
     return record
 
 
 def require_unicode(where: str, text: str) -> None:
-    """Raises: DataError for half of a surrogate pair, which JSON can contain but UTF-8 cannot."""
+    """Check that a text can be written in UTF-8.
+
+    Raises: DataError for half of a surrogate pair, which JSON can contain but UTF-8 cannot.
+    """
     done = 0
     for block in _blocks(text):
         try:

@@ -4,7 +4,7 @@ import json
 import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 from stages.text.records import TextFile, records
@@ -41,7 +41,7 @@ class Sample(NamedTuple):
         return [*self.learned, *self.scored]
 
 
-class Part(NamedTuple):
+class SampleFacts(NamedTuple):
     """Description of a sample."""
 
     num_read: int
@@ -56,7 +56,7 @@ class Part(NamedTuple):
     """Bytes that are read."""
 
     @classmethod
-    def of_sample(cls, sample: Sample, sizes: Sequence[int]) -> "Part":
+    def of_sample(cls, sample: Sample, sizes: Sequence[int]) -> "SampleFacts":
         """Describe a sample of records, whose `sizes` are in bytes."""
         learned = {part.record for part in sample.learned}
         scored = {part.record for part in sample.scored}
@@ -191,12 +191,13 @@ def _read(
 
     texts = dict[RecordRange, str]()
     names = dict[int, Mapping[str, Any]]()
-    every_record = (record for file in files for record in records(file))
-    for number, record in enumerate(every_record):
+    all_records = chain.from_iterable(map(records, files))
+    for number, record in enumerate(all_records):
         parts = ranges_of_record.get(number, [])
         if parts:
             names[number] = record.fields or {"title": record.name}
-        for part, text in zip(parts, window_texts(record.blocks, parts), strict=True):
+        part_texts = window_texts(record.blocks, parts)
+        for part, text in zip(parts, part_texts, strict=True):
             texts[part] = text
         # The next record begins where this one is read to its end.
         deque(record.blocks, maxlen=0)

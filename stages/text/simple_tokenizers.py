@@ -37,11 +37,13 @@ class SplitText:
         cls, texts: Sequence[str], lowercase: bool, cut: Callable[[str], list[str]] | None = None
     ) -> Self:
         """Split consecutive pieces with `cut`; None: into words."""
+        # each word gets the next number when it is first looked up
         numbers: defaultdict[str, int] = defaultdict(count().__next__)
         # An array, because the numbers of a list would be converted one by one.
         places = array("I")
         ends = [0]
-        texts = [lower(text) for text in texts] if lowercase else texts
+        if lowercase:
+            texts = [lower(text) for text in texts]
         words_of = cut or splitting(texts)
         for text in texts:
             places.extend(map(numbers.__getitem__, words_of(text)))

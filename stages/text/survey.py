@@ -20,7 +20,7 @@ from stages.text.tokenizer import UNK, words
 
 
 @dataclass
-class Documents:
+class DocumentSizes:
     """Documents of a text under one way to cut it; sizes are in characters."""
 
     setting: str | None
@@ -44,9 +44,9 @@ class Survey:
 
     bytes: int
     characters: int
-    cuts: tuple[Documents, ...]
+    cuts: tuple[DocumentSizes, ...]
 
-    def cut_below(self, characters: float, fewest: int) -> Documents | None:
+    def cut_below(self, characters: float, fewest: int) -> DocumentSizes | None:
         """The coarsest cut into at least `fewest` documents, none longer than `characters`; None:
         not even lines are."""
         fit = (cut for cut in self.cuts if cut.largest <= characters and cut.count >= fewest)
@@ -59,9 +59,9 @@ def survey(files: Iterable[TextFile]) -> Survey:
     Raises: DataError naming a faulty file.
     """
     size = characters = 0
-    whole = Documents(None)
-    paragraphs = Documents("blank-line")
-    lines = Documents("line")
+    whole = DocumentSizes(None)
+    paragraphs = DocumentSizes("blank-line")
+    lines = DocumentSizes("line")
     for text, first, opens, new_line in _pieces(files):
         size = size + len(text.encode())
         characters = characters + len(text)

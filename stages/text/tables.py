@@ -25,7 +25,7 @@ differently.
 """
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """A row: its number, from 0, its text, and its values in some other columns."""
 
     number: int
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     others: dict[str, Any]
 
 
-def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -> Iterator[Row]:
+def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -> Iterator[TextRow]:
     """The rows of a file, in order.
 
     Args:
@@ -65,14 +65,16 @@ def text_rows(path: str, digest: str, column: str, others: Sequence[str] = ()) -
                     f"{path}, row {number} (from 0): {column!r} is null, where a text is expected; drop such rows "
                     "first."
                 )
-            yield Row(number, str(text), {name: value.as_py() for name, value in row.items()})
+            yield TextRow(number, str(text), {name: value.as_py() for name, value in row.items()})
     # Arrow does not read a file in order, so its bytes cannot be hashed while they are read.
     if file_digest(path) != digest:
         raise DataError(f"{path} changed while it was being read; run the same command again.")
 
 
 def require_column(path: str, column: str) -> None:
-    """Raises: DataError if a file is not Parquet or Arrow, or lacks this column of text; no row is
+    """Check that a table has a column of text; no row is read.
+
+    Raises: DataError if a file is not Parquet or Arrow, or lacks this column of text; no row is
     read.
     """
     with _arrow_errors(path, None), ExitStack() as opened:
@@ -116,14 +118,17 @@ def _validated(batch: "RecordBatch") -> "RecordBatch":
 
 def _batch_rows(metadata: Any, columns: Sequence[str]) -> int:
     """Number of Parquet rows to decode together."""
-    size = 0
+    total_bytes = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        chunks = map(group.column, range(group.num_columns))
-        size += sum(
-            chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns
-        )
-    return max(1, min(MOST_ROWS, BATCH_BYTES * metadata.num_rows // max(1, size)))
+        for column in range(group.num_columns):
+            chunk = group.column(column)
+            if chunk.path_in_schema in columns:
+                total_bytes += chunk.total_uncompressed_size
+
+    # rows / total bytes are the rows of a byte
+    num_rows = BATCH_BYTES * metadata.num_rows // max(1, total_bytes)
+    return max(1, min(MOST_ROWS, num_rows))
 
 
 def _columns_to_read(schema: "Schema", column: str, others: Sequence[str]) -> list[str]:
@@ -141,7 +146,10 @@ def _columns_to_read(schema: "Schema", column: str, others: Sequence[str]) -> li
 
 
 def _require_text(path: str, schema: "Schema", column: str) -> None:
-    """Raises: DataError unless exactly one column has this name, and it holds text."""
+    """Check that a column holds text.
+
+    Raises: DataError unless exactly one column has this name, and it holds text.
+    """
     texts = ", ".join(field.name for field in schema if _is_text(field.type)) or "none"
     if schema.names.count(column) != 1:
         raise DataError(
@@ -167,7 +175,9 @@ def _is_text(type: Any) -> bool:
 
 @contextmanager
 def _arrow_errors(path: str, digest: str | None) -> Iterator[None]:
-    """Raises: DataError for a file that Arrow cannot read; the message says if the file has
+    """Turn errors of Arrow into errors of the data.
+
+    Raises: DataError for a file that Arrow cannot read; the message says if the file has
     changed.
     """
     from pyarrow import ArrowException

@@ -78,16 +78,16 @@ class TextTokenizer(ABC):
 
         Returns: see `encode`.
         """
-        ends = np.cumsum(counts)
-        closing_marks = {"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}[
-            rule or self.eos_after
-        ]
+        marks_of_rule = {"line": ENDS_LINE, "document": ENDS_DOCUMENT, "never": 0}
+        closing_marks = marks_of_rule[rule or self.eos_after]
         closing = np.flatnonzero(marks & closing_marks)
-        counts = counts.copy()
-        counts[closing] += 1
+
         # `np.insert` expects places in the array before any insertion.
-        ids = np.insert(ids.astype(self.dtype), ends[closing], self.eos_id)
-        return ids, np.cumsum(counts)
+        ends = np.cumsum(counts)
+        all_ids = np.insert(ids.astype(self.dtype), ends[closing], self.eos_id)
+        all_counts = counts.copy()
+        all_counts[closing] += 1
+        return all_ids, np.cumsum(all_counts)
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`; the same tokenizer gives the same bytes."""
@@ -149,6 +149,9 @@ def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) ->
         counts: occurrences in training text; `<eos>` and `<unk>` are kept whatever their counts.
         limit: maximum number of types; the others count as `<unk>`.
         min_count: fewest occurrences of a type that is kept; rarer ones count as `<unk>` too.
+
+    >>> by_frequency(Counter({"a": 2, "b": 5, "c": 1}), limit=4)
+    {'b': 0, 'a': 1, '<unk>': 2, '<eos>': 3}
     """
     special = {EOS: counts[EOS], UNK: counts[UNK]}
     others = {text: count for text, count in counts.items() if text not in special}
@@ -158,10 +161,12 @@ def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) ->
     num_kept = bisect_right(ranked, -min_count, key=lambda text: -counts[text])
     if limit is not None:
         num_kept = min(num_kept, limit - len(special))
+    kept = {text: counts[text] for text in ranked[:num_kept]}
     special[UNK] += sum(counts[text] for text in ranked[num_kept:])
 
-    kept_counts = {text: counts[text] for text in ranked[:num_kept]}
-    return {text: id for id, text in enumerate(_ranked(kept_counts | special))}
+    # `<unk>` and `<eos>` have ranks like others
+    types = _ranked(kept | special)
+    return {text: id for id, text in enumerate(types)}
 
 
 def _ranked(counts: dict[str, int]) -> list[str]:

@@ -33,7 +33,10 @@ def open_split(tokens: Any, split: str) -> TokenSplit:
 
 
 def require_segment(tokens: int, length: int) -> None:
-    """Raises: DataError if a training split of `tokens` tokens is shorter than one segment."""
+    """Check that a training split is as long as a segment.
+
+    Raises: DataError if a training split of `tokens` tokens is shorter than one segment.
+    """
     if tokens < length:
         raise DataError(
             f"The training split has {tokens} tokens, less than one segment of {length}; "

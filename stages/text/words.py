@@ -42,18 +42,25 @@ def last_words(ids: Any, doc_offsets: Any, tokenizer: TextTokenizer) -> np.ndarr
     Raises: UsageError if the tokenizer's ids do not show where words begin and end, or a word
     begins inside a token.
     """
-    spelled = word_spelling(tokenizer)
+    spelling = word_spelling(tokenizer)
     offsets = np.asarray(doc_offsets[:], np.int64)
-    spans = np.empty((len(offsets) - 1, 2), np.int64)
+    num_documents = len(offsets) - 1
+    spans = np.empty((num_documents, 2), np.int64)
     for first, last in _batches(offsets):
+        block_start = int(offsets[first])
+        block_stop = int(offsets[last])
+        # a document alone may be longer than memory holds
         if last - first == 1:
-            spans[first] = _ending_word(ids, int(offsets[first]), int(offsets[last]), spelled)
+            spans[first] = _ending_word(ids, block_start, block_stop, spelling)
             continue
-        start = offsets[first]
-        block = np.asarray(ids[offsets[first] : offsets[last]]).tolist()
+
+        block = np.asarray(ids[block_start:block_stop]).tolist()
         for number in range(first, last):
-            document = block[offsets[number] - start : offsets[number + 1] - start]
-            spans[number] = np.add(_last_word(document, spelled), offsets[number])
+            start = int(offsets[number])
+            stop = int(offsets[number + 1])
+            document = block[start - block_start : stop - block_start]
+            word_start, word_stop = _last_word(document, spelling)
+            spans[number] = (start + word_start, start + word_stop)
     return spans
 
 
@@ -145,45 +152,52 @@ def _metaspace(token: str) -> bytes:
 def _batches(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
     """Ranges [first, last) of documents with about BLOCK_TOKENS tokens in total, at least one
     document each.
+
     """
     first = 0
-    end = len(offsets) - 1
-    while first < end:
-        fitting = int(np.searchsorted(offsets, offsets[first] + BLOCK_TOKENS, side="right")) - 1
-        last = min(max(fitting, first + 1), end)
+    num_documents = len(offsets) - 1
+    while first < num_documents:
+        max_offset = offsets[first] + BLOCK_TOKENS
+        last_fitting = int(np.searchsorted(offsets, max_offset, side="right")) - 1
+        last = min(max(last_fitting, first + 1), num_documents)
         yield first, last
         first = last
 
 
-def _ending_word(ids: Any, start: int, stop: int, spelled: Sequence[bytes]) -> tuple[int, int]:
+def _ending_word(ids: Any, start: int, stop: int, spelling: Sequence[bytes]) -> tuple[int, int]:
     """The last word of tokens [start, stop); reading stops once its beginning is found."""
-    read = BLOCK_TOKENS
+    num_read = BLOCK_TOKENS
     while True:
-        begin = max(start, stop - read)
-        first, end = _last_word(np.asarray(ids[begin:stop]).tolist(), spelled)
+        begin = max(start, stop - num_read)
+        tokens = np.asarray(ids[begin:stop]).tolist()
+        first, end = _last_word(tokens, spelling)
         if begin == start or 0 < first < end:
             return begin + first, begin + end
         # A word that fills everything read so far may begin earlier.
-        read *= 2
+        num_read *= 2
 
 
-def _last_word(ids: Sequence[int], spelled: Sequence[bytes]) -> tuple[int, int]:
+def _last_word(ids: Sequence[int], spelling: Sequence[bytes]) -> tuple[int, int]:
     """First token of the last word, and one past its last; both equal the number of tokens if there
     is no word.
 
     >>> _last_word([0, 1, 2, 1], [b"a ", b" ", b"be"])
     (2, 3)
     """
-    parts = [spelled[id] for id in ids]
+    parts = [spelling[id] for id in ids]
     # a character may be cut off before the first token
     text = b"".join(parts).decode("utf-8", "surrogateescape")
-    found_words = words(text)
-    if not found_words:
+    all_words = words(text)
+    if not all_words:
         return len(ids), len(ids)
 
-    word = found_words[-1]
-    start = len(text[: text.rindex(word)].encode("utf-8", "surrogateescape"))
+    # bytes of the text at which the word begins and ends
+    word = all_words[-1]
+    before_word = text[: text.rindex(word)]
+    start = len(before_word.encode("utf-8", "surrogateescape"))
     end = start + len(word.encode("utf-8", "surrogateescape"))
+
+    # the token that holds the first of these bytes
     ends = list(accumulate(map(len, parts)))
     first = bisect_right(ends, start)
 

@@ -109,20 +109,23 @@ class Pairs:
 
 def _lines(files: AlignedFiles) -> Iterator[Pair]:
     """All pairs of two files. Raises: DataError if one has fewer lines."""
-    read = [0, 0]
-    for source, target in zip_longest(*map(_sentences, files)):
-        read = [
-            count + (line is not None) for count, line in zip(read, (source, target), strict=True)
-        ]
+    num_sources = 0
+    num_targets = 0
+    sources = _sentences(files.source)
+    targets = _sentences(files.target)
+    # None once a file has ended
+    for source, target in zip_longest(sources, targets):
+        num_sources += source is not None
+        num_targets += target is not None
         if source is not None and target is not None:
-            yield read[0], source, target
-    if read[0] != read[1]:
-        lines = " and ".join(
-            f"{file.path} {count:,} lines" for file, count in zip(files, read, strict=True)
-        )
-        longer = files[read[0] < read[1]].path
+            yield num_sources, source, target
+
+    if num_sources != num_targets:
+        longer = files.source if num_sources > num_targets else files.target
+        first_alone = min(num_sources, num_targets) + 1
         raise DataError(
-            f"{lines}: they must be equal. Line {min(read) + 1:,} of {longer} has no partner."
+            f"{files.source.path} {num_sources:,} lines and {files.target.path} {num_targets:,} lines: they must be "
+            f"equal. Line {first_alone:,} of {longer.path} has no partner."
         )
 
 
@@ -235,20 +238,24 @@ def _side(spec: str, language: str) -> tuple[str, str]:
 
 def aligned_text(inputs: Inputs, config: TokenizeConfig) -> dict[str, Pairs]:
     """The pairs of every given split."""
-    files_of_split: dict[str, list[list[TextFile]]] = {}
+    # sources and targets
+    files_of_split: dict[str, tuple[list[TextFile], list[TextFile]]] = {}
     for file in inputs.files:
-        split, side, field = (*file.role.split(".", 2), TEXT)[:3]
+        # SPLIT.SIDE of a plain text, SPLIT.SIDE.FIELD of records
+        split, side, *fields = file.role.split(".", 2)
         if split in SPLITS:
+            field = fields[0] if fields else TEXT
             format = "txt" if field == TEXT else "jsonl"
             text = TextFile(file.path, format, file.digest, config.max_record_bytes, field)  # type: ignore[arg-type]
-            sides = files_of_split.setdefault(split, [[], []])
-            sides[side == "target"].append(text)
-    return {
-        split: Pairs(
-            [AlignedFiles(*pair) for pair in zip(*sides, strict=True)], scored=split != LEARNED
-        )
-        for split, sides in files_of_split.items()
-    }
+            sources, targets = files_of_split.setdefault(split, ([], []))
+            files_of_side = targets if side == "target" else sources
+            files_of_side.append(text)
+
+    pairs = {}
+    for split, (sources, targets) in files_of_split.items():
+        files = list(map(AlignedFiles, sources, targets))
+        pairs[split] = Pairs(files, scored=split != LEARNED)
+    return pairs
 
 
 def report_pairs(split: str, pairs: Pairs, reporter: Reporter) -> None:

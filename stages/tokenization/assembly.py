@@ -37,63 +37,93 @@ def assemble(
 
     Raises: DataError for a split without a token.
     """
-    paragraphs = documents = 0
     splits: dict[str, dict[str, Any]] = {}
-    train: np.ndarray | None = None
-    learned: dict[str, np.ndarray] = {}
+    train_hashes: dict[str, np.ndarray] = {}
+    train_types: np.ndarray | None = None
+    # paragraphs and documents of the spool that come before the split
+    paragraphs = 0
+    documents = 0
     for split in SPLITS:
-        own_shards = [shard for shard in shards if shard.split == split and shard.side != "source"]
-        if own_shards:
-            records = [_record(job, shard) for shard in own_shards]
-            figures = splits[split] = _split_metrics(split, records)
-            source = [shard for shard in shards if shard.split == split and shard.side == "source"]
-            if source:  # its paragraphs and documents come before those of the target
-                pairs = figures["documents"]
-                figures |= _write_source(job, text, source)
-                figures["empty_dropped"] = job.draft.record(SCANNED)["empty_dropped"][split]
-                figures["longest"] = max(record["longest"] for record in records)
-                sources, targets = (
-                    text.spool.hashes(a, a + pairs) for a in (paragraphs, paragraphs + pairs)
-                )
-                # Not a plain sum, which would be the same for a pair and its reverse.
-                hashes = {
-                    "sources": sources,
-                    "pairs": sources * np.uint64(0x9E3779B97F4A7C15) + targets,
-                }
-                if split == "train":
-                    learned = hashes
-                elif learned:
-                    seen_in_train = {
-                        name: np.isin(own_shards, learned[name])
-                        for name, own_shards in hashes.items()
-                    }
-                    figures |= {
-                        f"{name}_in_train": float(is_seen.mean())
-                        for name, is_seen in seen_in_train.items()
-                    }
-                paragraphs = paragraphs + pairs
-                documents = documents + pairs
-            counts = np.zeros(text.tokenizer.vocabulary_size, np.int64)
-            for shard in own_shards:
-                ids = np.load(job.folder / scratch_file(shard, "ids"))
-                counts += np.bincount(ids, minlength=len(counts))
-            is_seen = counts > 0
-            if isinstance(text.tokenizer, PretrainedTokenizer):
-                counts[text.tokenizer.eos_id] -= figures["documents"]
-                warn_of_control_tokens(split, counts, text.tokenizer, job.reporter)
-            train = is_seen if split == "train" else train
-            figures["types"] = int(np.count_nonzero(is_seen))
-            if train is not None:
-                figures["own_types"] = float(
-                    np.count_nonzero(is_seen & ~train) / np.count_nonzero(is_seen)
-                )
-            _write_arrays(job, text, own_shards, records, paragraphs)
-            with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
-                named = text.spool.names(documents, documents + figures["documents"])
-                file.writelines(run.dumps() for run in named)
-            paragraphs += figures["paragraphs"]
-            documents += figures["documents"]
+        split_shards = [shard for shard in shards if shard.split == split]
+        target_shards = [shard for shard in split_shards if shard.side != "source"]
+        source_shards = [shard for shard in split_shards if shard.side == "source"]
+        if not target_shards:
+            continue
+        records = [_record(job, shard) for shard in target_shards]
+        figures = _split_metrics(split, records)
+
+        if source_shards:
+            num_pairs = figures["documents"]
+            figures |= _write_source(job, text, source_shards)
+            figures["empty_dropped"] = job.draft.record(SCANNED)["empty_dropped"][split]
+            figures["longest"] = max(record["longest"] for record in records)
+            hashes = _pair_hashes(text, paragraphs, num_pairs)
+            if split == "train":
+                train_hashes = hashes
+            elif train_hashes:
+                figures |= _shares_in_train(hashes, train_hashes)
+            # the source's paragraphs and documents come before those of the target
+            paragraphs += num_pairs
+            documents += num_pairs
+
+        types = _types(job, text, target_shards, figures["documents"])
+        if split == "train":
+            train_types = types
+        figures["types"] = int(np.count_nonzero(types))
+        if train_types is not None:
+            num_own_types = np.count_nonzero(types & ~train_types)
+            figures["own_types"] = float(num_own_types / np.count_nonzero(types))
+
+        _write_arrays(job, text, target_shards, records, paragraphs)
+        with job.draft.add(names_file(split)).open("w", encoding="utf-8") as file:
+            names = text.spool.names(documents, documents + figures["documents"])
+            file.writelines(run.dumps() for run in names)
+        paragraphs += figures["paragraphs"]
+        documents += figures["documents"]
+        splits[split] = figures
     return splits
+
+
+def _pair_hashes(text: SpooledText, first: int, num_pairs: int) -> dict[str, np.ndarray]:
+    """Hashes of the sources of a split's pairs and of the pairs, uint64 [P] each.
+
+    `first`: number of the first source among the paragraphs of the spool.
+    """
+    last = first + num_pairs
+    sources = text.spool.hashes(first, last)
+    targets = text.spool.hashes(last, last + num_pairs)
+    # Not a plain sum, which would be the same for a pair and its reverse.
+    pairs = sources * np.uint64(0x9E3779B97F4A7C15) + targets
+    return {"sources": sources, "pairs": pairs}
+
+
+def _shares_in_train(
+    hashes: Mapping[str, np.ndarray], train_hashes: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+    """Shares of the sources, and of the pairs, of a split that train has, too."""
+    shares = {}
+    for name, split_hashes in hashes.items():
+        is_in_train = np.isin(split_hashes, train_hashes[name])
+        shares[f"{name}_in_train"] = float(is_in_train.mean())
+    return shares
+
+
+def _types(
+    job: Job[TokenizeConfig], text: SpooledText, shards: Sequence[TextShard], documents: int
+) -> np.ndarray:
+    """Mask of the token types that occur in a split, bool [V]; warns of control tokens in its text."""
+    tokenizer = text.tokenizer
+    counts = np.zeros(tokenizer.vocabulary_size, np.int64)
+    for shard in shards:
+        ids = np.load(job.folder / scratch_file(shard, "ids"))
+        counts += np.bincount(ids, minlength=len(counts))
+    types = counts > 0
+
+    if isinstance(tokenizer, PretrainedTokenizer):
+        # each document ends with `<eos>`, which is not of its text
+        counts[tokenizer.eos_id] -= documents
+        warn_of_control_tokens(shards[0].split, counts, tokenizer, job.reporter)
+    return types
 
 
 def _record(job: Job[TokenizeConfig], shard: TextShard) -> dict[str, Any]:
@@ -111,19 +141,26 @@ def _write_source(
     ids, offsets, _ = _saved_rows(job, shards, records)
     write_array(job, f"{split}/source_ids", len(ids), text.tokenizer.dtype, ids.read)
     write_array(job, f"{split}/source_offsets", len(offsets), np.dtype(np.int64), offsets.read)
+
+    num_tokens = len(ids)
+    num_unknown = sum(record["unknown"] for record in records)
     return {
-        "source_tokens": len(ids),
-        "source_unknown_rate": sum(record["unknown"] for record in records) / len(ids),
+        "source_tokens": num_tokens,
+        "source_unknown_rate": num_unknown / num_tokens,
         "longest_source": max(record["longest"] for record in records),
     }
 
 
 def _split_metrics(split: str, parts: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    """Sums of the records of a split's shards."""
     names = ("tokens", "documents", "paragraphs", "characters", "bytes", "words", *counted(()))
-    sums: dict[str, Any] = {name: sum(part[name] for part in parts) for name in names}
+    sums: dict[str, Any] = {}
+    for name in names:
+        sums[name] = sum(part[name] for part in parts)
     if not sums["tokens"]:
         raise DataError(f"The tokenizer makes no token of the text of {split}.")
-    sums["unknown_rate"] = sum(part["unknown"] for part in parts) / sums["tokens"]
+    num_unknown = sum(part["unknown"] for part in parts)
+    sums["unknown_rate"] = num_unknown / sums["tokens"]
     return sums
 
 
@@ -190,33 +227,43 @@ def write_tasks(
 
     `splits`: figures of the splits; the numbers of documents of each task are added to them.
     """
+    kind = job.config.records
+    has_answers = kind in ("spans", "answers")
     task_records = read_tasks(job.inputs, job.config)
-    asks = job.config.records in ("spans", "answers")
     for split, (labels, tasks) in task_records.splits.items():
-        splits[split]["task_documents"] = np.bincount(
-            tasks, minlength=len(task_records.names)
-        ).tolist()
-        arrays = {"tasks": tasks, **({} if asks else {"labels": labels})}
-        if asks:
-            texts = texts_of(job.inputs, job.config, split) if job.config.records == "spans" else []
-            answers = answer_arrays(text.tokenizer, task_records.asked[split], texts)
+        documents_of_task = np.bincount(tasks, minlength=len(task_records.names))
+        splits[split]["task_documents"] = documents_of_task.tolist()
+        arrays = {"tasks": tasks}
+        if has_answers:
+            questions = task_records.asked[split]
+            texts = texts_of(job.inputs, job.config, split) if kind == "spans" else []
+            answers = answer_arrays(text.tokenizer, questions, texts)
             arrays |= answers._asdict()
             warn_of_unknown_questions(split, answers, text.tokenizer.unk_id, job.reporter)
             splits[split] |= answers.figures
-            lines = (json.dumps(record.dumped()) + "\n" for record in task_records.asked[split])
-            job.draft.add(answers_file(split)).write_text("".join(lines), "utf-8")
+            _write_lines(job, answers_file(split), (record.dumped() for record in questions))
+        else:
+            arrays["labels"] = labels
         if split in task_records.candidates:
-            lines = (json.dumps(record) + "\n" for record in task_records.candidates[split])
-            job.draft.add(candidates_file(split)).write_text("".join(lines), "utf-8")
+            _write_lines(job, candidates_file(split), task_records.candidates[split])
         for name, values in arrays.items():
             write_array(job, f"{split}/{name}", len(values), values.dtype, _rows(values))
-    kind = {} if job.config.records == "labels" else {"records": job.config.records}
-    return {
-        "examples": QUESTIONS if asks else DOCUMENTS,
+
+    metrics = {
+        "examples": QUESTIONS if has_answers else DOCUMENTS,
         "tasks": task_records.names,
         "labels": task_records.labels,
-        **kind,
     }
+    # labels are the usual kind, and are not named
+    if kind != "labels":
+        metrics["records"] = kind
+    return metrics
+
+
+def _write_lines(job: Job[TokenizeConfig], name: str, records: Iterable[Any]) -> None:
+    """Write records as lines of JSON."""
+    lines = [json.dumps(record) + "\n" for record in records]
+    job.draft.add(name).write_text("".join(lines), "utf-8")
 
 
 def _rows(values: np.ndarray) -> Callable[[int, int], np.ndarray]:
@@ -228,18 +275,18 @@ def _saved_rows(
     job: Job[TokenizeConfig], shards: Sequence[TextShard], records: Sequence[Mapping[str, int]]
 ) -> "tuple[_SavedRows, _SavedRows, _SavedRows]":
     """Ids, and the tokens at which documents and paragraphs begin, with the end of the last."""
+    # tokens before each shard, and of all
     *starts, end = accumulate((record["tokens"] for record in records), initial=0)
 
     def rows(name: str, count: str, shifts: Sequence[int], end: int | None = None) -> _SavedRows:
         files = [job.folder / scratch_file(shard, name) for shard in shards]
-        return _SavedRows(files, [record[count] for record in records], shifts, end)
+        counts = [record[count] for record in records]
+        return _SavedRows(files, counts, shifts, end)
 
     ids = rows("ids", "tokens", [0] * len(shards))
-    return (
-        ids,
-        rows("documents", "documents", starts, end),
-        rows("paragraphs", "paragraphs", starts, end),
-    )
+    documents = rows("documents", "documents", starts, end)
+    paragraphs = rows("paragraphs", "paragraphs", starts, end)
+    return ids, documents, paragraphs
 
 
 class _SavedRows:
@@ -271,15 +318,17 @@ class _SavedRows:
         first = bisect_right(self._stops, start)
         parts = list[np.ndarray]()
         begin = self._stops[first - 1] if first else 0
-        for file, shift, end in zip(
-            self._files[first:], self._shifts[first:], self._stops[first:], strict=True
-        ):
+        for number in range(first, len(self._files)):
             if begin >= stop:
                 break
+            end = self._stops[number]
             if begin < end:
-                values = np.load(file, mmap_mode="r", allow_pickle=False)[
-                    max(0, start - begin) : stop - begin
-                ]
+                rows = np.load(self._files[number], mmap_mode="r", allow_pickle=False)
+                values = rows[max(0, start - begin) : stop - begin]
+                shift = self._shifts[number]
                 parts.append(values + shift if shift else values)
             begin = end
-        return np.concatenate([*parts, self._end] if stop > begin else parts)
+        # the end of the last follows all rows
+        if stop > begin:
+            return np.concatenate([*parts, self._end])
+        return np.concatenate(parts)

@@ -5,7 +5,6 @@ sets.
 import glob
 import os
 import shlex
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -66,6 +65,10 @@ def find_files(
 
 
 def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> list[str]:
+    """The files that a name stands for: one, those of a folder, or those that match a pattern.
+
+    Raises: DataError if there are none.
+    """
     if not spec:
         raise DataError(
             f"An empty name is given for a file; expected a text file, a directory or {PYDOCS}."
@@ -84,43 +87,46 @@ def _expand(spec: str, store: Path | None, left_out: LeftOut, column: str) -> li
             f"{spec} is no regular file; files are read twice, so give a file on disk, "
             "or pipe the text in and name -."
         )
-    if (
-        glob.has_magic(spec) and "\0" not in spec
-    ):  # it was given in quotes, so no shell has expanded it
-        # Skip broken links: one whose own name is a pattern would match itself forever.
-        # `**` stands for folders of any depth, and would name each file's folders as well.
-        is_match = os.path.isfile if "**" in spec else os.path.exists
-        matched = sorted(
-            filter(is_match, glob.glob(spec, recursive=True)), key=lambda path: Path(path).parts
-        )
-        if not matched:
-            raise DataError(f"{spec} matches no file.")
-        return [
-            path
-            for path_of_match in matched
-            for path in _expand(path_of_match, store, left_out, column)
-        ]
+
+    # it was given in quotes, so no shell has expanded it
+    if glob.has_magic(spec) and "\0" not in spec:
+        files = []
+        for match in _matches(spec):
+            files += _expand(match, store, left_out, column)
+        return files
     raise DataError(f"{spec} does not exist; expected a text file, a directory or {PYDOCS}.")
 
 
+def _matches(pattern: str) -> list[str]:
+    """Files and folders that match a pattern, in order. Raises: DataError if there are none."""
+    # Skip broken links: one whose own name is a pattern would match itself forever.
+    # `**` stands for folders of any depth, and would name each file's folders as well.
+    is_match = os.path.isfile if "**" in pattern else os.path.exists
+    matches = [path for path in glob.glob(pattern, recursive=True) if is_match(path)]
+    if not matches:
+        raise DataError(f"{pattern} matches no file.")
+    return sorted(matches, key=lambda path: Path(path).parts)
+
+
 def _usable_below(folder: Path, store: Path | None, left_out: LeftOut) -> list[str]:
-    """The files of a folder that are read, by their endings. Raises: DataError if there are none."""
+    """The files of a folder that are read, by their endings, in order; those of the store of
+    artifacts are no text.
+
+    Raises: DataError if there are none.
+    """
     store_folder = None if store is None else store.resolve()
-    named = [
-        p
-        for p in folder.rglob("*")
-        if p.is_file() and (store_folder is None or store_folder not in p.resolve().parents)
-    ]
-    inside = [p.relative_to(folder) for p in named]
-    usable = [p for p in inside if is_usable(p)]
-    if any(
-        format_of(str(p)) != "txt" for p in usable
-    ):  # next to records, an .md file describes them
-        usable = [
-            p
-            for p in usable
-            if format_of(str(p)) != "txt" or without_compression(p.name).endswith(PROSE[0])
-        ]
+    inside = []
+    for path in folder.rglob("*"):
+        if not path.is_file():
+            continue
+        is_of_store = store_folder is not None and store_folder in path.resolve().parents
+        if not is_of_store:
+            inside.append(path.relative_to(folder))
+
+    usable = [path for path in inside if is_usable(path)]
+    # next to records, an .md file describes them
+    if any(format_of(str(path)) != "txt" for path in usable):
+        usable = [path for path in usable if not _is_description(path)]
     if not usable:
         formats = f"{', '.join((*PROSE, LINES))} (also compressed: {', '.join(COMPRESSED)}), {PARQUET} or {ARROW}"
         others = _others(folder, inside)
@@ -129,24 +135,41 @@ def _usable_below(folder: Path, store: Path | None, left_out: LeftOut) -> list[s
     others = _others(folder, sorted(set(inside) - set(usable)), more_than=len(usable))
     if others:
         left_out(f"{folder} also has {others}, if they are to be read")
-    return [str(folder / path) for path in sorted(usable, key=lambda path: path.parts)]
+    in_order = sorted(usable, key=lambda path: path.parts)
+    return [str(folder / path) for path in in_order]
+
+
+def _is_description(path: Path) -> bool:
+    """Whether a file is prose, but no .txt file."""
+    is_prose = format_of(str(path)) == "txt"
+    return is_prose and not without_compression(path.name).endswith(PROSE[0])
 
 
 def _readable(folder: Path, files: list[str], left_out: LeftOut, column: str) -> list[str]:
     """The files of a folder that hold text. Raises: DataError if none does."""
-    wrong = {file: problem for file in files if (problem := _problem(file, column)) is not None}
-    named = ", ".join(
-        f"{Path(file).relative_to(folder)} ({problem})"
-        for file, problem in list(wrong.items())[:NAMED]
-    )
-    named += f" and {len(wrong) - NAMED:,} more" * (len(wrong) > NAMED)
-    if any("not UTF-8" in problem for problem in wrong.values()):
+    problems = {}
+    for file in files:
+        problem = _problem(file, column)
+        if problem is not None:
+            problems[file] = problem
+    if not problems:
+        return files
+
+    examples = []
+    for file, problem in list(problems.items())[:NAMED]:
+        examples.append(f"{Path(file).relative_to(folder)} ({problem})")
+    named = ", ".join(examples) + _and_more(len(problems))
+    if any("not UTF-8" in problem for problem in problems.values()):
         named += f"; {CONVERT}"
-    if len(wrong) == len(files):
+    if len(problems) == len(files):
         raise DataError(f"{folder} holds no file that can be read: {named}.")
-    if wrong:
-        left_out(f"{len(wrong):,} of {len(files):,} files of {folder} are not read: {named}")
-    return [file for file in files if file not in wrong]
+    left_out(f"{len(problems):,} of {len(files):,} files of {folder} are not read: {named}")
+    return [file for file in files if file not in problems]
+
+
+def _and_more(count: int) -> str:
+    """` and 5 more`, for names of which only the first NAMED are shown; empty if these are all."""
+    return f" and {count - NAMED:,} more" if count > NAMED else ""
 
 
 def _problem(file: str, column: str) -> str | None:
@@ -172,18 +195,25 @@ def _others(folder: Path, inside: list[Path], more_than: int = 0) -> str:
     """The most frequent ending of other text files of a folder, and how to have them read; empty if
     no ending has more than `more_than` files.
     """
-    endings = Counter(path.suffix for path in inside if path.suffix and not is_hidden(path))
-    frequent = [(ending, count) for ending, count in endings.most_common() if count > more_than]
-    for ending, count in frequent:
-        files = sorted(path for path in inside if path.suffix == ending and not is_hidden(path))
+    files_of_ending: dict[str, list[Path]] = {}
+    for path in inside:
+        if path.suffix and not is_hidden(path):
+            files_of_ending.setdefault(path.suffix, []).append(path)
+
+    by_number = sorted(files_of_ending.items(), key=lambda item: -len(item[1]))
+    for ending, files in by_number:
+        if len(files) <= more_than:
+            break
         # The first one may be empty, or broken.
-        beginnings = {path: _beginning(folder / path) for path in files[:NAMED]}
-        path = next((path for path, beginning in beginnings.items() if beginning), None)
-        if path is not None:
+        for path in sorted(files)[:NAMED]:
+            beginning = _beginning(folder / path)
+            if not beginning:
+                continue
+            problem = disguise(str(path), beginning)
             pattern = shlex.quote(f"{folder}/**/*{ending}")
-            problem = disguise(str(path), beginnings[path])
             cure = f"name them ({pattern})" if problem is None else f"{path} {problem}"
-            return f"{count:,} {ending} file{'s'[: count != 1]}: {cure}"
+            plural = "" if len(files) == 1 else "s"
+            return f"{len(files):,} {ending} file{plural}: {cure}"
     return ""
 
 
@@ -269,39 +299,55 @@ def named_files(
     if ONE_CORPUS in specs:
         files_of_role = _named_alone(specs[ONE_CORPUS], config, find)
     else:
-        files_of_role = {split: [] for split in specs}
-        for split, spec in ((split, spec) for split, some in specs.items() for spec in some):
-            splits = _files(spec, find)
-            if split not in splits and ONE_CORPUS not in splits:
-                raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
-            files_of_role[split] += splits.get(ONE_CORPUS) or splits[split]
-    files_of_role = {role: _without_empty(files, left_out) for role, files in files_of_role.items()}
-    first = next(iter(files_of_role))
+        files_of_role = {split: _split_files(split, specs[split], find) for split in specs}
+    for role, files in files_of_role.items():
+        files_of_role[role] = _without_empty(files, left_out)
+
     # Chosen before fetching: a data set may have terabytes that are not read.
     if config.files is not None:
-        begin, _, end = config.files.partition("-")
-        chosen = files_of_role[first][int(begin) : int(end or begin) + 1]
-        if not chosen:
-            raise UsageError(
-                f"--files {config.files}: there are {len(files_of_role[first])} files, numbered from 0."
-            )
-        files_of_role[first] = chosen
-    return {role: [file.fetched() for file in files] for role, files in files_of_role.items()}
+        first = next(iter(files_of_role))
+        files_of_role[first] = _chosen(files_of_role[first], config.files)
+    fetched = {}
+    for role, files in files_of_role.items():
+        fetched[role] = [file.fetched() for file in files]
+    return fetched
+
+
+def _split_files(split: str, specs: Sequence[str], find: Find) -> list[_Unfetched]:
+    """Files of a split. Raises: DataError for a data set without it."""
+    files = []
+    for spec in specs:
+        splits = _files(spec, find)
+        if split not in splits and ONE_CORPUS not in splits:
+            raise DataError(f"{spec} has no split {split}; it has {', '.join(splits)}.")
+        files += splits.get(ONE_CORPUS) or splits[split]
+    return files
+
+
+def _chosen(files: list[_Unfetched], numbers: str) -> list[_Unfetched]:
+    """The files with some numbers, `5` or `0-9`. Raises: UsageError if there are none."""
+    begin, _, end = numbers.partition("-")
+    chosen = files[int(begin) : int(end or begin) + 1]
+    if not chosen:
+        raise UsageError(f"--files {numbers}: there are {len(files)} files, numbered from 0.")
+    return chosen
 
 
 def _without_empty(files: list[_Unfetched], left_out: LeftOut) -> list[_Unfetched]:
     """The files that hold bytes; all of them if none does, so that reading names the first."""
-    empty = [
-        file
-        for file in files
-        if file.data_set is None and file.name != PYDOCS and not Path(file.name).stat().st_size
-    ]
+    empty = [file for file in files if _is_empty(file)]
     if not empty or len(empty) == len(files):
         return files
-    named = ", ".join(file.name for file in empty[:NAMED])
-    named += f" and {len(empty) - NAMED:,} more" * (len(empty) > NAMED)
-    left_out(f"{len(empty):,} of {len(files):,} files are empty, and are not read: {named}")
+    names = ", ".join(file.name for file in empty[:NAMED]) + _and_more(len(empty))
+    left_out(f"{len(empty):,} of {len(files):,} files are empty, and are not read: {names}")
     return [file for file in files if file not in empty]
+
+
+def _is_empty(file: _Unfetched) -> bool:
+    """Whether a file here holds no byte; files of data sets are not here yet."""
+    if file.data_set is not None or file.name == PYDOCS:
+        return False
+    return not Path(file.name).stat().st_size
 
 
 def task_files(folders: Sequence[str]) -> dict[str, list[NamedFile]]:
@@ -377,7 +423,7 @@ def _files(spec: str, find: Find) -> dict[str, list[_Unfetched]]:
     if not is_data_set(spec):
         return {ONE_CORPUS: [_Unfetched(path, None) for path in find([spec])]}
     data_set = parse_data_set(spec)
-    return {
-        split: [_Unfetched(file, data_set) for file in files]
-        for split, files in data_set.files().items()
-    }
+    by_split = {}
+    for split, files in data_set.files().items():
+        by_split[split] = [_Unfetched(file, data_set) for file in files]
+    return by_split

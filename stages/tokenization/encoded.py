@@ -104,25 +104,26 @@ class SpooledText:
         """
         word_file = self._folder / words_file(shard)
         tokenizer = self.tokenizer
+        figures: dict[str, int] = {}
         if isinstance(tokenizer, WordTokenizer) and word_file.exists():
             marks = self.spool.marks(shard.text)
-            return (
-                *tokenizer.closed(*tokenizer.encode_split(SplitText.read(word_file)), marks),
-                marks,
-                {},
-            )
+            split = SplitText.read(word_file)
+            ids, ends = tokenizer.closed(*tokenizer.encode_split(split), marks)
+            return ids, ends, marks, figures
+
         pieces = self.spool.pieces(shard.text)
         if isinstance(tokenizer, WordTokenizer):
             split = SplitText.of(pieces.texts, tokenizer.lowercase)
             figures = _text_figures(pieces, len(split.places))
-            return (
-                *tokenizer.closed(*tokenizer.encode_split(split), pieces.marks),
-                pieces.marks,
-                figures,
-            )
+            ids, ends = tokenizer.closed(*tokenizer.encode_split(split), pieces.marks)
+            return ids, ends, pieces.marks, figures
+
+        words_of = splitting(pieces.texts)
+        num_words = sum(len(words_of(text)) for text in pieces.texts)
+        figures = _text_figures(pieces, num_words)
         rule = eos_rule(tokenizer, aligned=shard.side is not None)
-        figures = _text_figures(pieces, sum(map(len, map(splitting(pieces.texts), pieces.texts))))
-        return *tokenizer.encode(pieces, rule), pieces.marks, figures
+        ids, ends = tokenizer.encode(pieces, rule)
+        return ids, ends, pieces.marks, figures
 
 
 def eos_rule(tokenizer: TextTokenizer, *, aligned: bool) -> EosRule:
@@ -150,21 +151,27 @@ def encode_shard(folder: Path, text: SpooledText, shard: TextShard) -> ShardOutp
     counts them.
     """
     ids, ends, marks, figures = text.encode(shard)
+    # a piece begins where the one before ends
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    documents = starts[np.flatnonzero(marks & OPENS_DOCUMENT)]
-    paragraphs = starts[np.flatnonzero(marks & OPENS_PARAGRAPH)]
+    opens_document = (marks & OPENS_DOCUMENT) > 0
+    opens_paragraph = (marks & OPENS_PARAGRAPH) > 0
+    documents = starts[opens_document]
+    paragraphs = starts[opens_paragraph]
+    is_unknown = ids == text.tokenizer.unk_id
     record = {
         **figures,
         "tokens": len(ids),
         "documents": len(documents),
         "paragraphs": len(paragraphs),
-        "unknown": int(np.count_nonzero(ids == text.tokenizer.unk_id)),
+        "unknown": int(np.count_nonzero(is_unknown)),
     }
     if shard.side is not None:  # sentences are stored without newlines
+        lengths = np.diff(documents, append=len(ids))
         record["line_ends"] = len(documents)
-        record["longest"] = int(np.diff(np.append(documents, len(ids))).max())
+        record["longest"] = int(lengths.max())
+
     output = ShardOutput(folder, record)
-    for name, values in {"ids": ids, "documents": documents, "paragraphs": paragraphs}.items():
+    for name, values in (("ids", ids), ("documents", documents), ("paragraphs", paragraphs)):
         save_arrays(output.add(scratch_file(shard, name)), values)
     return output
 

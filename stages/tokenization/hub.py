@@ -73,7 +73,10 @@ class DataSet:
         return ordered
 
     def _require_inside(self, file: str) -> None:
-        """Raises: DataError for a file that the card, or a link, takes from outside the folder."""
+        """Check where a file of a folder lies.
+
+        Raises: DataError for a file that the card, or a link, takes from outside the folder.
+        """
         folder = Path(self.name).resolve()
         place = Path(file).resolve()
         cached = (
@@ -148,8 +151,10 @@ def _folder(spec: str, rest: str) -> DataSet:
         rest, _, column = rest.partition(":")
     path = Path(rest).expanduser()
     config = None
-    if not (path / "README.md").is_file() and _has_config(path.parent / "README.md", path.name):
-        path, config = path.parent, path.name
+    card = path.parent / "README.md"
+    if not (path / "README.md").is_file() and _has_config(card, path.name):
+        config = path.name
+        path = path.parent
     if not path.is_dir():
         raise DataError(f"{spec}: there is no folder {path}.")
     return DataSet(spec, str(path.absolute()), config, None, column or None)
@@ -205,7 +210,9 @@ def _load_options(data_set: DataSet) -> dict[str, Any]:
 
 @contextmanager
 def _unknown(data_set: DataSet) -> Iterator[None]:
-    """Raises: DataError for a data set that `datasets` does not find or support; the hub's own
+    """Turn errors of `datasets` into errors of the data.
+
+    Raises: DataError for a data set that `datasets` does not find or support; the hub's own
     errors pass.
     """
     from datasets.data_files import EmptyDatasetError

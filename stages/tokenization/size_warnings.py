@@ -5,7 +5,7 @@ form.
 from collections.abc import Mapping
 from typing import Any
 
-from stages.artifacts.stage import InputFile, Inputs
+from stages.artifacts.stage import Inputs
 from stages.numbers import joined
 from stages.reporting import Reporter
 from stages.text.config import TokenizeConfig
@@ -26,16 +26,21 @@ LAYERS = 8
 
 def warn_of_shared_files(inputs: Inputs, reporter: Reporter) -> None:
     """Warn of files of the same content in several splits."""
-    by_content = dict[str, list[InputFile]]()
-    shared = dict[tuple[str, ...], list[str]]()
+    # splits and path of each file, by content
+    uses_of_content = dict[str, list[tuple[str, str]]]()
     for file in inputs.files:
-        if file.role.split(".")[0] in SPLITS:
-            by_content.setdefault(file.digest, []).append(file)
-    for files in by_content.values():
-        shared.setdefault(
-            tuple(dict.fromkeys(file.role.split(".")[0] for file in files)), []
-        ).append(files[0].path)
-    for splits, paths in shared.items():
+        split = file.role.split(".")[0]
+        if split in SPLITS:
+            uses_of_content.setdefault(file.digest, []).append((split, file.path))
+
+    # one warning for all files of the same splits
+    paths_of_splits = dict[tuple[str, ...], list[str]]()
+    for uses in uses_of_content.values():
+        splits = tuple(dict.fromkeys(split for split, _ in uses))
+        _, first_path = uses[0]
+        paths_of_splits.setdefault(splits, []).append(first_path)
+
+    for splits, paths in paths_of_splits.items():
         if len(splits) > 1:
             more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
             what = "that was learned" if "train" in splits else "on which all was tuned"

@@ -117,16 +117,22 @@ def given_tokenizer(inputs: Inputs) -> Path | None:
 def _check_vocabulary_source(
     config: TokenizeConfig, roles: Sequence[str], tokenizer: str | None
 ) -> None:
-    if tokenizer is not None and (
-        config.lowercase or config.vocab_size is not None or config.min_count is not None
-    ):
+    """Check that the vocabulary comes from one place.
+
+    Raises: UsageError if it is given, and settings would make another; or if it is to be made, and
+    there is no text to make it from.
+    """
+    is_given = tokenizer is not None
+    has_settings = config.vocab_size is not None or config.min_count is not None
+    if is_given and (config.lowercase or has_settings):
         raise UsageError(
             "A given tokenizer has its own vocabulary and letter case: neither can be set."
         )
-    if tokenizer is None and config.tokenizer == GIVEN:
+    if not is_given and config.tokenizer == GIVEN:
         raise UsageError("Which tokenizer? Name a tokenizer.json or a tokens artifact.")
-    trained = tokenizer is None and config.tokenizer not in UNTRAINED
-    if trained and "train" not in roles and ONE_CORPUS not in roles:
+
+    is_trained = not is_given and config.tokenizer not in UNTRAINED
+    if is_trained and "train" not in roles and ONE_CORPUS not in roles:
         raise UsageError(
             f"The vocabulary of the {config.tokenizer} tokenizer comes from train: name its files with --train, "
             "or another tokens artifact with --tokenizer."

@@ -117,17 +117,25 @@ def answer_arrays(
     answers = _encoded(tokenizer, [record.answers[0] for record in records])
     spans = np.full((len(records), 2), -1, np.int32)
     if records and records[0].start is not None:
+        # one that tells offsets
         whole = tokenizer.huggingface()
         for row, record, text in zip(spans, records, texts, strict=True):
             assert record.start is not None
-            offsets = list[tuple[int, int]]()
-            start = 0
-            for part in _encoded_apart(tokenizer, text):
-                token_offsets = whole.encode(part, add_special_tokens=False).offsets
-                offsets += [(start + first, start + stop) for first, stop in token_offsets]
-                start += len(part)
+            offsets = _token_offsets(whole, _encoded_apart(tokenizer, text))
             row[:] = token_span(offsets, record.start, len(record.answers[0]))
     return AnswerArrays(*questions, *answers, *spans.T)
+
+
+def _token_offsets(tokenizer: Any, parts: Iterable[str]) -> list[tuple[int, int]]:
+    """First character of each token of a text in parts, and one past its last."""
+    offsets = []
+    start = 0
+    for part in parts:
+        encoding = tokenizer.encode(part, add_special_tokens=False)
+        for first, stop in encoding.offsets:
+            offsets.append((start + first, start + stop))
+        start += len(part)
+    return offsets
 
 
 def _encoded_apart(tokenizer: TextTokenizer, text: str) -> list[str]:
@@ -143,13 +151,13 @@ def _encoded_apart(tokenizer: TextTokenizer, text: str) -> list[str]:
 def _encoded(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Ids of texts end to end, and where each begins, int64 [D + 1]."""
     # One by one: a pretrained tokenizer may join texts that it gets together.
-    ids = [
-        np.append(tokenizer.encode_texts([text])[0] if text else [], tokenizer.eos_id)
-        for text in texts
-    ]
-    return np.concatenate(ids).astype(tokenizer.dtype), np.cumsum(
-        [0, *map(len, ids)], dtype=np.int64
-    )
+    parts = []
+    for text in texts:
+        ids = tokenizer.encode_texts([text])[0] if text else []
+        parts.append(np.append(ids, tokenizer.eos_id))
+    all_ids = np.concatenate(parts).astype(tokenizer.dtype)
+    offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+    return all_ids, offsets
 
 
 def token_span(offsets: Sequence[tuple[int, int]], start: int, length: int) -> tuple[int, int]:
@@ -250,29 +258,37 @@ def read_records(
 def _candidates(
     where: str, record: Mapping[str, Any], field: str | None, label: str
 ) -> tuple[str, ...] | None:
+    """The labels among which a record's own is; None if it has no such field."""
     if field is None or field not in record:
         return None
-    value = record[field]
-    if not isinstance(value, list) or not all(type(candidate) in (str, int) for candidate in value):
+    values = record[field]
+    # not `isinstance`: True and False are whole numbers, too
+    is_list = isinstance(values, list)
+    if not is_list or not all(type(value) in (str, int) for value in values):
         raise DataError(
             f"{where}: expected a list of labels, texts or whole numbers, in its field {field}."
         )
-    named = tuple(map(str, value))
-    if label not in named or len(set(named)) < len(named):
-        fault = "a label stands twice" if label in named else f"its own label {label!r} is missing"
-        raise DataError(f"{where}: {fault} in its field {field}.")
-    return named
+
+    labels = tuple(map(str, values))
+    if label not in labels:
+        raise DataError(f"{where}: its own label {label!r} is missing in its field {field}.")
+    if len(set(labels)) < len(labels):
+        raise DataError(f"{where}: a label stands twice in its field {field}.")
+    return labels
 
 
 def _label(where: str, record: Mapping[str, Any], fields: Sequence[str]) -> str:
+    """The label of a record, in the first of these fields that it has."""
     value = next((record[field] for field in fields if field in record), None)
-    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+    is_label = isinstance(value, str | int) and not isinstance(value, bool)
+    label = str(value)
+    if not is_label or not label.strip():
         raise DataError(
             f"{where}: expected a label, a text or a whole number, in its field {' or '.join(fields)}. "
             "--label names another field; --records is for records with answers, or with their text alone."
         )
-    require_unicode(f"{where}, label", str(value))
-    return str(value)
+    require_unicode(f"{where}, label", label)
+    return label
 
 
 def label_names(tasks: Iterable[Iterable[str]]) -> list[str]:
@@ -364,15 +380,19 @@ def _labels_by_task(
 ) -> dict[str, dict[str, list[str]]]:
     """The labels of all records, by split and task."""
     labels: dict[str, dict[str, list[str]]] = {}
-    for split, by_task in records.items():
+    for split, records_of_task in records.items():
         labels[split] = {}
-        for name, part in by_task.items():
-            labels[split][name] = [record.label for record in part if record.label is not None]
+        for task, task_records in records_of_task.items():
+            names = [record.label for record in task_records if record.label is not None]
+            labels[split][task] = names
     return labels
 
 
 def _require_known_labels(split: str, labels: Mapping[str, Mapping[str, list[str]]]) -> None:
-    """Raises: DataError for a label that train does not have."""
+    """Check the labels of a split.
+
+    Raises: DataError for a label that train does not have.
+    """
     for task, task_labels in labels[split].items():
         unknown = sorted(set(task_labels) - set(labels["train"][task]))
         if unknown:
@@ -403,8 +423,12 @@ def _records(inputs: Inputs, config: TokenizeConfig) -> dict[str, dict[str, list
     records_of_split: dict[str, dict[str, list[TaskRecord]]] = {}
     for split in SPLITS:
         for file in text_files(inputs, config, split):
-            records_of_split.setdefault(split, {name: [] for name in config.task_names})
-            records_of_split[split][Path(file.path).parent.name] = read_records(
+            records_of_task = records_of_split.setdefault(
+                split, {name: [] for name in config.task_names}
+            )
+            # a task has the name of its folder
+            task = Path(file.path).parent.name
+            records_of_task[task] = read_records(
                 file, config.records, config.label, config.candidates
             )
     return records_of_split

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stages.text.records import TextFile
 from stages.text.sample import (
     REACH,
-    Part,
     RecordRange,
     Sample,
+    SampleFacts,
     draw_sample,
     is_tested_by_few,
     record_lines,
@@ -37,13 +37,13 @@ def test_small_records_are_drawn_whole_from_all_of_the_text() -> None:
     assert min(numbers) < 20 and max(numbers) > 980 and 450 < mean(numbers) < 550
     assert 400 < mean(part.record for part in sample.scored) < 600
     assert all((part.start, part.stop) == (0, 100) for part in sample.ranges)
-    assert Part.of_sample(sample, sizes) == Part(250, 1_000, bytes=25_000)
+    assert SampleFacts.of_sample(sample, sizes) == SampleFacts(250, 1_000, bytes=25_000)
 
 
 def test_large_records_are_read_through_windows_from_anywhere_in_them() -> None:
     sizes = [30_000, 2_000, 9_000] * 250
     sample = draw_sample(sizes, max_bytes=400_000, scored=80_000, tested=40_000)
-    part = Part.of_sample(sample, sizes)
+    part = SampleFacts.of_sample(sample, sizes)
     assert part.window is not None and 3_000 < part.window <= 4_000 and not part.is_shared
     places = [one.start / sizes[one.record] for one in sample.ranges if sizes[one.record] > 4_000]
     assert 0.3 < mean(places) < 0.6 and min(places) == 0 and max(places) > 0.85
@@ -54,7 +54,7 @@ def test_large_records_are_read_through_windows_from_anywhere_in_them() -> None:
 def test_of_few_books_windows_of_each_are_learned_and_others_are_tested() -> None:
     sizes = [500_000, 300_000, 800_000, 900_000, 400_000, 700_000, 600_000]
     sample = draw_sample(sizes, max_bytes=800_000, scored=160_000, tested=80_000)
-    part = Part.of_sample(sample, sizes)
+    part = SampleFacts.of_sample(sample, sizes)
     assert (part.num_read, part.of, part.is_shared) == (7, 7, True)
     assert {one.record for one in sample.learned} == {one.record for one in sample.scored}
     assert len(set(sample.ranges)) == len(sample.ranges), "none is both learned and tested"
@@ -175,4 +175,4 @@ def test_few_records_in_a_test_split_are_noticed() -> None:
 
 def test_a_description_counts_records_once() -> None:
     sample = Sample([RecordRange(0, 0, 5), RecordRange(1, 0, 9)], [RecordRange(0, 5, 9)])
-    assert Part.of_sample(sample, [9, 9, 9]) == Part(2, 3, 5, True, 18)
+    assert SampleFacts.of_sample(sample, [9, 9, 9]) == SampleFacts(2, 3, 5, True, 18)
