@@ -108,18 +108,21 @@ class StateStore:
                 committed; None: there is none.
         """
         self._latest = shard, after
-        tensors = {STATE + name: part for name, part in (after.state or {}).items()}
-        tensors |= {
-            ENCODER_STATE + name: part for name, part in (after.encoder_state or {}).items()
+        # the file has one name space: a prefix tells whose state a tensor is of
+        parts = {
+            STATE: after.state,
+            ENCODER_STATE: after.encoder_state,
+            **{f"{SIDE_STATE}{model}/": state for model, state in after.side_states.items()},
+            LEARNED: after.learned,
         }
-        for model, state in after.side_states.items():
-            prefix = f"{SIDE_STATE}{model}/"
-            tensors |= {prefix + name: part for name, part in (state or {}).items()}
-        tensors |= {LEARNED + name: part for name, part in (after.learned or {}).items()}
+        tensors = {}
+        for prefix, state in parts.items():
+            for name, tensor in (state or {}).items():
+                tensors[prefix + name] = tensor.cpu().contiguous()
         if not tensors:
             return
-        content = save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()})
-        output.add(_file(shard)).write_bytes(content)
+
+        output.add(_file(shard)).write_bytes(save(tensors))
         if idle is not None:
             output.discard(_file(idle))
 

@@ -53,11 +53,13 @@ class DatastoreWork(ShardedWork[DatastoreConfig, DatastorePlan, DatastoreEncoder
             job.reporter.info(
                 f"an encoder reads a window of {length} tokens for every key: {tokens:,} tokens"
             )
+
+        # the shards of one stream follow each other
         chain = job.config.split if model.carries_state else None
-        rows = enumerate(map(keys.rows, range(keys.shards)))
-        shards = [
-            TokenRange(f"{number:06d}", part.start, part.stop, chain=chain) for number, part in rows
-        ]
+        shards = []
+        for number in range(keys.shards):
+            rows = keys.rows(number)
+            shards.append(TokenRange(f"{number:06d}", rows.start, rows.stop, chain=chain))
         scratch_bytes = STATES_KEPT * state_bytes(encoder, job.config.windows, keys.shape[0])
         return DatastorePlan(shards, layouts, arrays=layouts, scratch_bytes=scratch_bytes)
 
@@ -78,19 +80,22 @@ class DatastoreWork(ShardedWork[DatastoreConfig, DatastorePlan, DatastoreEncoder
     def run_shard(
         self, job: ShardJob[DatastoreConfig], resources: DatastoreEncoder, shard: TokenRange
     ) -> ShardOutput:
+        """Encode a shard, and write its keys and values."""
         started = time.perf_counter()
         number = int(shard.key)
-        plan = resources.plan
         output = ShardOutput(job.folder)
-        layouts = plan.layouts
-        earlier = reversed(plan.shards[:number])
+        # the latest shard whose state is stored is the nearest before this one
+        earlier = reversed(resources.plan.shards[:number])
         encoded = resources.encoder.encode_shard(
             resources.split, shard, earlier, resources.states, output
         )
         keys = encoded.keys.numpy()
         require_finite(keys, job.inputs["encoder"])
+
+        layouts = resources.plan.layouts
+        values = encoded.tokens.numpy().astype(VALUE_DTYPE)
         output.write(layouts.keys, number, keys)
-        output.write(layouts.values, number, encoded.tokens.numpy().astype(VALUE_DTYPE))
+        output.write(layouts.values, number, values)
         output.record["seconds"] = time.perf_counter() - started
         return output
 

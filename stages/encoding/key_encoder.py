@@ -76,7 +76,8 @@ class KeyEncoder:
         tokens = []
         for block in self.reader.encode(self.model, split, start, stop, state):
             # Rounded first, to copy half the bytes from the device.
-            keys.append(self.rounded(block.key(self.key)).cpu())
+            rounded = self.rounded(block.key(self.key))
+            keys.append(rounded.cpu())
             tokens.append(block.targets.cpu())
             state = block.state
         return EncodedKeys(torch.cat(keys), torch.cat(tokens), state)

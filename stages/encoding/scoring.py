@@ -111,6 +111,81 @@ def score_ids(
     return score_blocks(model, encode(model.eval(), texts.blocks(0, len(tokens))), keys)
 
 
+class _ScoreCollector:
+    """Scores of a range, and what is kept of its tokens, block by block.
+
+    Args: as of `score_blocks`.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        keys: Iterable[str],
+        context_keys: Iterable[str],
+        hidden_rows: Tensor | None,
+        certainty: bool,
+        distribution_rows: Tensor | None,
+    ) -> None:
+        self._model = model
+        self._hidden_rows = hidden_rows
+        self._wants_certainty = certainty
+        self._distribution_rows = distribution_rows
+
+        self._start: int | None = None
+        self._num_tokens = 0
+        self._state: State = None
+        # a tensor for each block
+        self._targets: list[Tensor] = []
+        self._log_p: list[Tensor] = []
+        self._log_z: list[Tensor] = []
+        self._keys: dict[str, list[Tensor]] = {name: [] for name in keys}
+        self._context_keys: dict[str, list[Tensor]] = {name: [] for name in context_keys}
+        self._hidden: list[Tensor] = []
+        self._certainty: list[Tensor] = []
+        self._distributions: list[Tensor] = []
+
+    def add(self, block: EncodedBlock, hidden: Tensor, log_p: Tensor, log_z: Tensor) -> None:
+        """Add a block with its scores [n]; `hidden` [n, d] includes what memory added."""
+        if self._start is None:
+            self._start = block.start
+        rows = slice(self._num_tokens, self._num_tokens + len(hidden))
+        self._num_tokens = rows.stop
+        self._state = block.state
+        self._targets.append(block.targets)
+        self._log_p.append(log_p)
+        self._log_z.append(log_z)
+
+        for name, parts in self._keys.items():
+            parts.append(block.key(name).float())
+        for name, contexts in self._context_keys.items():
+            # A copy, because a view would keep the block's whole encoding in memory.
+            contexts += [part.float().clone() for part in block.context_keys(name)]
+        if self._hidden_rows is not None:
+            self._hidden.append(hidden[self._hidden_rows[rows]])
+        if self._wants_certainty:
+            self._certainty.append(certainty_of(self._model, hidden))
+        if self._distribution_rows is not None:
+            # Computed here, since the weights of a model that learns are others after the block.
+            dense = hidden[self._distribution_rows[rows]]
+            self._distributions.append(self._model.log_probs(dense))
+
+    def scores(self) -> LMScores:
+        """The scores of all blocks, joined."""
+        assert self._start is not None, "a range without tokens cannot be scored"
+        return LMScores(
+            start=self._start,
+            targets=torch.cat(self._targets),
+            log_p=torch.cat(self._log_p),
+            log_z=torch.cat(self._log_z),
+            keys={name: torch.cat(parts) for name, parts in self._keys.items()},
+            context_keys=self._context_keys,
+            hidden=torch.cat(self._hidden) if self._hidden else None,
+            state=self._state,
+            certainty=torch.cat(self._certainty) if self._certainty else None,
+            distributions=torch.cat(self._distributions) if self._distributions else None,
+        )
+
+
 def score_blocks(
     model: LanguageModel,
     blocks: Iterable[EncodedBlock],
@@ -133,51 +208,16 @@ def score_blocks(
         certainty: whether `certainty_of` is computed for all tokens.
         distribution_rows: bool [n], tokens whose whole distributions are kept; None: none.
     """
-    scores = []
-    hidden = []
-    sure = list[Tensor]()
-    distributions: list[Tensor] = []
-    keys_of: dict[str, list[Tensor]] = {name: [] for name in keys}
-    before: dict[str, list[Tensor]] = {name: [] for name in context_keys}
-    start = None
-    done = 0
-    state = None
-    for block in blocks:
-        start = block.start if start is None else start
-        read = block.hidden if reader is None else reader.apply(model, block)
-        log_p, log_z = model.log_prob(read, block.targets)
-        scores.append((block.targets, log_p, log_z))
-        for probe in probes:
-            probe.observe(ScoredBlock(model, block, read, log_p))
-        for name, parts in keys_of.items():
-            parts.append(block.key(name).float())
-        for name, contexts in before.items():
-            # A copy, because a view would keep the block's whole encoding in memory.
-            contexts += [part.float().clone() for part in block.context_keys(name)]
-        if hidden_rows is not None:
-            hidden.append(read[hidden_rows[done : done + len(read)]])
-        if certainty:
-            sure.append(certainty_of(model, read))
-        if distribution_rows is not None:
-            # Computed here, since the weights of a model that learns are others after the block.
-            dense_rows = distribution_rows[done : done + len(read)]
-            distributions.append(model.log_probs(read[dense_rows]))
-        done = done + len(read)
-        state = block.state
-    assert start is not None, "a range without tokens cannot be scored"
-    targets, log_ps, log_zs = (torch.cat(parts) for parts in zip(*scores, strict=True))
-    return LMScores(
-        start=start,
-        targets=targets,
-        log_p=log_ps,
-        log_z=log_zs,
-        keys={name: torch.cat(parts) for name, parts in keys_of.items()},
-        context_keys=before,
-        hidden=torch.cat(hidden) if hidden else None,
-        state=state,
-        certainty=torch.cat(sure) if sure else None,
-        distributions=torch.cat(distributions) if distributions else None,
+    collector = _ScoreCollector(
+        model, keys, context_keys, hidden_rows, certainty, distribution_rows
     )
+    for block in blocks:
+        hidden = block.hidden if reader is None else reader.apply(model, block)
+        log_p, log_z = model.log_prob(hidden, block.targets)
+        for probe in probes:
+            probe.observe(ScoredBlock(model, block, hidden, log_p))
+        collector.add(block, hidden, log_p, log_z)
+    return collector.scores()
 
 
 def certainty_of(model: LanguageModel, hidden: Tensor) -> Tensor:

@@ -67,7 +67,9 @@ class RowLayouts(NamedTuple):
 
 
 def require_finite(keys: "np.ndarray", encoder: Artifact) -> None:
-    """Raises: UsageError if keys overflow float16; ArtifactError if the model's keys are not
+    """Check that all keys are finite numbers.
+
+    Raises: UsageError if keys overflow float16; ArtifactError if the model's keys are not
     finite.
     """
     import numpy as np
@@ -112,14 +114,19 @@ def updated_arrays(datastore: "Artifact", name: str) -> Expected | None:
     """Expected form of the arrays of an updated datastore, which also has the text of its rows."""
     rows = datastore.metrics["rows"]
     documents = datastore.metrics.get("documents", 0)
+    paragraph_ends = between(1, rows + 1, "ends of paragraphs")
+    run_numbers = between(0, 2**53, "rows, sources and places")
     text = {
         "doc_offsets": Expected((documents + 1,), ("int64",), offsets(rows)),
-        "paragraph_ends": Expected((None,), ("int64",), between(1, rows + 1, "ends of paragraphs")),
+        "paragraph_ends": Expected((None,), ("int64",), paragraph_ends),
         "paragraph_hashes": Expected((None,), ("uint64",), anything),
-        "runs": Expected((None, 3), ("int64",), between(0, 2**53, "rows, sources and places")),
+        "runs": Expected((None, 3), ("int64",), run_numbers),
     }
     array = text.get(name.removeprefix("datastore.zarr/"))
-    return array or row_arrays(datastore, name, datastore.input("encoder").input("tokens"))
+    if array is not None:
+        return array
+    tokens = datastore.input("encoder").input("tokens")
+    return row_arrays(datastore, name, tokens)
 
 
 BUILT = Schema(

@@ -11,7 +11,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.stage import Shard
 from stages.errors import UsageError
 from stages.examples.cutting import WindowSettings
-from stages.models.config import model_of
+from stages.models.config import BackboneConfig, model_of
 from stages.models.layers.settings import remembers
 
 STATES_KEPT = 3
@@ -38,10 +38,9 @@ def resolve_windows(
     context, stride, mem_length, long_length = (requested[name] for name in WindowSettings._fields)
     training_length = encoder.config["segment_length"]
     model = model_of(encoder)
-    if model.reads.source and not {context, stride} <= {
-        None,
-        training_length,
-    }:  # a report may repeat the recorded values
+    # a report may repeat the recorded values
+    is_usual = context in (None, training_length) and stride in (None, training_length)
+    if model.reads.source and not is_usual:
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads every pair of sentences whole: leave --context and --stride "
             "out."
@@ -50,42 +49,63 @@ def resolve_windows(
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads a window for every token: leave --stride {stride} out."
         )
-    context = training_length if context is None else context
-    stride = (1 if model.pools else context) if stride is None else stride
-    if stride > context:
-        raise UsageError(f"--stride {stride} is larger than the context, {context}.")
-    if model.reads.longest_context is not None and context > model.reads.longest_context:
-        raise UsageError(
-            f"{encoder.reference} learned {model.reads.longest_context} positions; --context {context} is longer."
-        )
+
+    if context is None:
+        context = training_length
+    if stride is None:
+        stride = 1 if model.pools else context
+    _require_readable(encoder, model, context, stride, segmented)
+
     carried, remembered = model.lengths
-    if model.carries_state and (
-        stride != context or (context != training_length and not segmented and carried is None)
-    ):
-        idle = "--context and --stride" if carried is None else "--stride"
-        raise UsageError(
-            f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out."
-        )
-    if mem_length is not None and carried is None:
+    if mem_length is None:
+        mem_length = carried
+    elif carried is None:
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) has no memory of a given length: leave --mem-length out."
         )
-    if long_length is not None and remembered is None:
-        why = "has no layer with a long memory"
-        if remembers(model, training_length):
-            why = (
-                "has a memory whose size is settled in training (model.attention), so at test only --context and "
-                "--mem-length may change"
-            )
-        raise UsageError(f"{encoder.reference} ({model.backbone}) {why}: leave --long-length out.")
-    windows = WindowSettings(
-        context,
-        stride,
-        carried if mem_length is None else mem_length,
-        remembered if long_length is None else long_length,
-    )
+    if long_length is None:
+        long_length = remembered
+    elif remembered is None:
+        raise UsageError(
+            f"{encoder.reference} ({model.backbone}) {_no_long_memory(model, training_length)}: leave --long-length out."
+        )
+    windows = WindowSettings(context, stride, mem_length, long_length)
     model.reading(windows)
     return windows
+
+
+def _require_readable(
+    encoder: Artifact, model: BackboneConfig, context: int, stride: int, segmented: bool
+) -> None:
+    """Check the windows of a model; see `resolve_windows`."""
+    if stride > context:
+        raise UsageError(f"--stride {stride} is larger than the context, {context}.")
+    longest = model.reads.longest_context
+    if longest is not None and context > longest:
+        raise UsageError(
+            f"{encoder.reference} learned {longest} positions; --context {context} is longer."
+        )
+    if not model.carries_state:
+        return
+
+    # other segments are for a memory of a given length, or for a reader that depends on them
+    has_fixed_segments = model.lengths.cached is None and not segmented
+    is_other_segment = context != encoder.config["segment_length"]
+    if stride != context or (is_other_segment and has_fixed_segments):
+        idle = "--context and --stride" if model.lengths.cached is None else "--stride"
+        raise UsageError(
+            f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out."
+        )
+
+
+def _no_long_memory(model: BackboneConfig, segment_length: int) -> str:
+    """Why a model has no long memory whose length could be changed."""
+    if not remembers(model, segment_length):
+        return "has no layer with a long memory"
+    return (
+        "has a memory whose size is settled in training (model.attention), so at test only --context and "
+        "--mem-length may change"
+    )
 
 
 def shard_unit(encoder: Artifact, stride: int) -> int:

@@ -99,7 +99,8 @@ def padded_rows(
     """
     columns = np.arange(lengths.max())
     mask = columns < lengths[:, None]
+    places = starts[:, None] + columns
     # Padding reads index 0, which exists, and is then overwritten.
-    index = np.where(mask, starts[:, None] + columns, 0)
+    index = np.where(mask, places, 0)
     rows = np.where(mask, ids[index], filler)
     return rows.astype(np.int64), mask

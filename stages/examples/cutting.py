@@ -55,11 +55,14 @@ class Cutting(NamedTuple):
         if self.way == "stream":
             borders = []
             if fresh_starts is not None:
-                borders = fresh_starts[(fresh_starts > start) & (fresh_starts < stop)].tolist()
+                is_inside = (fresh_starts > start) & (fresh_starts < stop)
+                borders = fresh_starts[is_inside].tolist()
             # Empty documents have equal borders; a dictionary keeps one of them, in order.
-            for begin, end in pairwise(dict.fromkeys([start, *borders, stop])):
+            distinct = dict.fromkeys([start, *borders, stop])
+            for begin, end in pairwise(distinct):
                 for first in range(begin, end, batch_tokens):
-                    yield [Window(first, min(first + batch_tokens, end), first)]
+                    last = min(first + batch_tokens, end)
+                    yield [Window(first, last, scored_from=first)]
             return
 
         if self.way == "pooled":

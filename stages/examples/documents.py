@@ -82,18 +82,22 @@ class Documents(Examples, HasTasks):
         spans = zip(starts.tolist(), stops.tolist(), strict=True)
         texts = [np.asarray(self.ids[start:stop]) for start, stop in spans]
         targets, mask = padded(texts, self.eos)
+        num_documents, width = mask.shape
 
         # Inputs are the targets one place earlier, after an `<eos>`.
-        first_inputs = np.full((len(which), 1), self.eos)
+        first_inputs = np.full((num_documents, 1), self.eos)
         shifted = np.concatenate((first_inputs, targets[:, :-1]), 1)
         inputs = np.where(mask, shifted, self.eos)
-        places = np.where(mask, starts[:, None] + np.arange(mask.shape[1]), 0)
+
+        offsets = starts[:, None] + np.arange(width)
+        places = np.where(mask, offsets, 0)
+        labels = self.labels[documents].astype(np.int64)
         return LabelledBatch(
             inputs=torch.from_numpy(inputs),
             targets=torch.from_numpy(targets),
             places=places,
             mask=torch.from_numpy(mask),
-            labels=torch.from_numpy(self.labels[documents].astype(np.int64)),
+            labels=torch.from_numpy(labels),
             documents=documents,
         )
 
@@ -105,7 +109,7 @@ class Documents(Examples, HasTasks):
         return Streams(self.ids, self.eos, self.cutting._replace(by_document=True), self.offsets)
 
 
-class Question(NamedTuple):
+class QuestionTokens(NamedTuple):
     """Tokens of a text, a question about it and the answer, int64 [n] each, without `<eos>` at the
     end.
     """
@@ -124,7 +128,7 @@ class QuestionBatch(LabelledBatch):
 
     answerable: Tensor
     """Inputs that may be part of an answer: those of the text, and the first, bool [B, L]."""
-    questions: list[Question]
+    questions: list[QuestionTokens]
 
     @property
     def scored(self) -> Tensor:
@@ -150,16 +154,18 @@ class Questions(Documents):
 
     @classmethod
     def open(cls, split: Mapping[str, Any], eos: int, cutting: Cutting) -> Self:
+        """The questions of a split. Ids stay where they are, and the rest is read."""
         loaded = {name: np.asarray(split[name][:]) for name in split if not name.endswith("ids")}
         tasks = loaded["tasks"]
+        num_documents = len(tasks)
         return cls(
             ids=split["ids"],
             eos=eos,
             cutting=cutting,
             offsets=loaded["doc_offsets"],
-            labels=np.full(len(tasks), -1),
+            labels=np.full(num_documents, -1),
             task_numbers=tasks,
-            chosen=np.arange(len(tasks)),
+            chosen=np.arange(num_documents),
             question_ids=split["question_ids"],
             question_offsets=loaded["question_offsets"],
             answer_ids=split["answer_ids"],
@@ -184,15 +190,19 @@ class Questions(Documents):
         text_starts = self._text_starts[documents]
         lengths = self.lengths[which]
 
-        questions = list[Question]()
+        questions = list[QuestionTokens]()
         inputs_of_rows = list[np.ndarray]()
         targets_of_rows = list[np.ndarray]()
         for document, length in zip(documents.tolist(), lengths.tolist(), strict=True):
-            text = np.asarray(self.ids[self.offsets[document] : self.offsets[document + 1]])
+            start = self.offsets[document]
+            stop = self.offsets[document + 1]
+            text = np.asarray(self.ids[start:stop])
             question = _without_last(self.question_ids, self.question_offsets, document)
             answer = _without_last(self.answer_ids, self.answer_offsets, document)
-            questions.append(Question(text[text != self.eos].astype(np.int64), question, answer))
+            words = text[text != self.eos].astype(np.int64)
+            questions.append(QuestionTokens(words, question, answer))
 
+            # Targets are the inputs one place later.
             row = self._row(document, text, question)
             inputs_of_rows.append(row[:length])
             targets_of_rows.append(row[1 : length + 1])
@@ -205,8 +215,10 @@ class Questions(Documents):
         is_read = has_span & (labels[:, 1] < lengths)
         labels = np.where(is_read[:, None], labels, 0)
 
+        # Position 0 stands for no answer.
         columns = np.arange(mask.shape[1])
-        answerable = mask & ((columns == 0) | (columns >= text_starts[:, None]))
+        is_text = columns >= text_starts[:, None]
+        answerable = mask & ((columns == 0) | is_text)
         return QuestionBatch(
             inputs=torch.from_numpy(inputs),
             targets=torch.from_numpy(targets),

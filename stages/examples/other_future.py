@@ -44,8 +44,10 @@ def with_other_future(corpus: Corpus, split: str, place: int, stop: int, vocabul
     Args:
         vocabulary: number of types.
     """
-    paths = [f"{split}/{name}" for name in corpus.read]
-    arrays = {path: corpus.arrays[path] for path in paths}
+    arrays = {}
+    for name in corpus.read:
+        path = f"{split}/{name}"
+        arrays[path] = corpus.arrays[path]
     ids_path = f"{split}/ids"
     ids = arrays[ids_path]
 
@@ -53,7 +55,8 @@ def with_other_future(corpus: Corpus, split: str, place: int, stop: int, vocabul
         # The document that is read at `stop` ends there.
         offsets_path = f"{split}/doc_offsets"
         offsets = np.asarray(arrays[offsets_path][:])
-        arrays[offsets_path] = np.append(offsets[offsets < stop], stop)
+        earlier_offsets = offsets[offsets < stop]
+        arrays[offsets_path] = np.append(earlier_offsets, stop)
     else:
         stop = int(ids.shape[0])
     arrays[ids_path] = ChangedIds(ids, place, stop, vocabulary)

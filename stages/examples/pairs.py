@@ -75,7 +75,9 @@ class Pairs(Examples):
         first, last = self.documents_of(start, stop)
         tokens = ReadAhead(self.ids, int(self.documents[last]))
         source_tokens = ReadAhead(self.source_ids, int(self.sources[last]))
-        for batch_first, batch_last in token_batches(self.sizes[first:last], batch_tokens):
+
+        sizes = self.sizes[first:last]
+        for batch_first, batch_last in token_batches(sizes, batch_tokens):
             # Batches count sentences from `first`.
             which = np.arange(first + batch_first, first + batch_last)
             target = self._stretch(tokens, self.documents, which)
@@ -86,7 +88,8 @@ class Pairs(Examples):
             windows = self._windows(which)
             scored_from = max(start, windows[0].start)
             scored_to = min(stop, windows[-1].stop)
-            batch.targets = torch.from_numpy(tokens(scored_from, scored_to))
+            scored = tokens(scored_from, scored_to)
+            batch.targets = torch.from_numpy(scored)
             yield Block(scored_from, scored_to, windows, batch, continues=False)
 
     def windows(self, start: int, stop: int) -> list[Window]:

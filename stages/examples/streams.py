@@ -65,22 +65,28 @@ class Streams(Examples):
         return which * self.cutting.context
 
     def batch(self, which: np.ndarray) -> Batch:
-        places: np.ndarray = self.starts(which)[:, None] + np.arange(self.cutting.context)
+        starts = self.starts(which)
+        places: np.ndarray = starts[:, None] + np.arange(self.cutting.context)
+
+        # The input of a target is the token before it; the first has none, and reads `<eos>`.
         inputs = self.ids[np.maximum(places - 1, 0)].astype(np.int64)
         inputs[places == 0] = self.eos
-        targets = torch.from_numpy(self.ids[places].astype(np.int64))
+        targets = self.ids[places].astype(np.int64)
         return Batch(
             inputs=torch.from_numpy(inputs),
-            targets=targets,
+            targets=torch.from_numpy(targets),
             places=places,
             document_offset=self._offset(places),
         )
 
     def blocks(self, start: int, stop: int, batch_tokens: int = BATCH_TOKENS) -> Iterator[Block]:
         tokens = ReadAhead(self.ids, limit=stop)
-        by_document = self.cutting.by_document
-        fresh_starts = set(self.documents.tolist()) if by_document else set()
-        documents = self.documents if by_document else np.array([0, self._total])
+        documents = np.array([0, self._total])
+        fresh_starts: set[int] = set()
+        if self.cutting.by_document:
+            documents = self.documents
+            fresh_starts = set(documents.tolist())
+
         for batch in self.cutting.batches(documents, start, stop, batch_tokens):
             # The first and the last window may score tokens outside the range.
             first = max(start, batch[0].scored_from)
@@ -98,7 +104,8 @@ class Streams(Examples):
             if self.cutting.way == "pooled":
                 # A pooled window has one row, for the token after it.
                 rows = [Window(w.scored_from, w.stop, w.scored_from) for w in batch]
-            yield Block(first, last, rows, read, batch[0].start not in fresh_starts)
+            continues = batch[0].start not in fresh_starts
+            yield Block(first, last, rows, read, continues)
 
     def windows(self, start: int, stop: int) -> list[Window]:
         """The windows that score tokens [start, stop), by context and stride; for a stream, its

@@ -65,11 +65,14 @@ def windows(
         return max(0, -(-(token - context + 1) // stride))
 
     scoring = []
-    for number in range(scoring_window(start), scoring_window(stop - 1) + 1):
+    first_window = scoring_window(start)
+    last_window = scoring_window(stop - 1)
+    for number in range(first_window, last_window + 1):
         window_start = number * stride
+        window_stop = min(window_start + context, total)
         # The first window scores all its tokens, each other one the last `stride`.
         scored_from = window_start + context - stride if number else 0
-        scoring.append(Window(window_start, min(window_start + context, total), scored_from))
+        scoring.append(Window(window_start, window_stop, scored_from))
     return scoring
 
 
@@ -97,7 +100,11 @@ def document_windows(
         to_token = min(stop, end) - begin
         for window in windows(end - begin, context, stride, from_token, to_token):
             scoring.append(
-                Window(window.start + begin, window.stop + begin, window.scored_from + begin)
+                Window(
+                    start=begin + window.start,
+                    stop=begin + window.stop,
+                    scored_from=begin + window.scored_from,
+                )
             )
     return scoring
 
