@@ -63,24 +63,27 @@ def _draw_series(
     axes: Axes, series: Series, colours: Sequence[str], middle: float, width: float
 ) -> None:
     """Draw the bars of one series, each in its group's colour, at `middle` in widths of a group."""
-    groups = [group for group, value in enumerate(series.values) if value is not None]
-    values = [value for value in series.values if value is not None]
-    axes.bar(
-        [group + middle for group in groups],
-        values,
-        width,
-        color=[colours[group] for group in groups],
-    )
+    xs = []
+    heights = []
+    bar_colours = []
+    for group, value in enumerate(series.values):
+        if value is not None:
+            xs.append(group + middle)
+            heights.append(value)
+            bar_colours.append(colours[group])
+    axes.bar(xs, heights, width, color=bar_colours)
 
-    ends: list[tuple[float, float]] = []
+    # both ends of each interval, one after the other
+    ends: list[float] = []
+    xs_of_ends: list[float] = []
     for group, interval in enumerate(series.intervals):
         if interval is not None:
-            ends += [(group + middle, end) for end in interval]
+            ends += interval
+            xs_of_ends += [group + middle] * 2
     if ends:
-        xs = [x for x, _ in ends]
-        ys = [y for _, y in ends]
-        axes.vlines(xs[::2], ys[::2], ys[1::2], color=LIGHT["ink"], linewidth=1.4, zorder=2)
-        axes.plot(xs, ys, color=LIGHT["ink"], linestyle="none", marker="_", markersize=8, zorder=2)
+        ink = LIGHT["ink"]
+        axes.vlines(xs_of_ends[::2], ends[::2], ends[1::2], color=ink, linewidth=1.4, zorder=2)
+        axes.plot(xs_of_ends, ends, color=ink, linestyle="none", marker="_", markersize=8, zorder=2)
 
 
 def _has_room_for_values(plot: Bars) -> bool:
@@ -126,10 +129,13 @@ def value_text(value: float, signed: bool) -> str:
 
 def _write_groups(axes: Axes, plot: Bars) -> None:
     """Write the names of groups, turned if they would touch."""
-    places = list(range(len(plot.groups)))
-    neighbors = [len(group) + len(next_group) for group, next_group in pairwise(plot.groups)]
-    turned = LETTER * (max(neighbors, default=0) / 2 + 1) > WIDTH / len(plot.groups)
-    if turned:
+    num_groups = len(plot.groups)
+    places = list(range(num_groups))
+
+    # half of each of two neighbouring names lies between their middles
+    letters = [len(group) + len(next_group) for group, next_group in pairwise(plot.groups)]
+    max_width = LETTER * (max(letters, default=0) / 2 + 1)
+    if max_width > WIDTH / num_groups:
         axes.set_xticks(places, plot.groups, rotation=35, ha="right", rotation_mode="anchor")
     else:
         axes.set_xticks(places, plot.groups)
@@ -144,13 +150,14 @@ def _write_numbers(axes: Axes, signed: bool) -> None:
 def histogram_axes(plot: Histogram) -> Axes:
     """Steps from edge to edge, filled for the first series, and the mean as a vertical line."""
     axes = new_axes()
+    edges = list(plot.edges)
     handles = []
     for place, series in enumerate(plot.series):
         colour = SERIES[place % len(SERIES)]
         shares = [share or 0 for share in series.values]
         if place == 0:
-            axes.stairs(shares, list(plot.edges), fill=True, color=colour, alpha=0.3)
-        axes.stairs(shares, list(plot.edges), color=colour, linewidth=2)
+            axes.stairs(shares, edges, fill=True, color=colour, alpha=0.3)
+        axes.stairs(shares, edges, color=colour, linewidth=2)
         handles.append(Line2D([], [], color=colour, label=series.label))
     mean = axes.axvline(plot.mean, color=LIGHT["ink"], linestyle=DASHES, linewidth=1.4)
     mean.set_label(f"mean {number(plot.mean)}")
@@ -159,9 +166,12 @@ def histogram_axes(plot: Histogram) -> Axes:
     axes.set_xlabel(plot.across)
     axes.set_ylabel("share")
     axes.grid(axis="y")
-    axes.set_xlim(plot.edges[0], plot.edges[-1])
+    first = edges[0]
+    last = edges[-1]
+    axes.set_xlim(first, last)
     axes.set_ylim(bottom=0)
-    across = round_ticks(plot.edges[0], plot.edges[-1], 7)
+
+    across = round_ticks(first, last, 7)
     axes.set_xticks(across, [number(tick) for tick in across])
     up = round_ticks(*axes.get_ylim())
     axes.set_yticks(up, [percent(tick) for tick in up])

@@ -35,32 +35,37 @@ def heat_map_axes(plot: HeatMap) -> Axes:
 
     If smaller is better, a star is in the best cell.
     """
-    columns = len(plot.values)
-    rows = len(plot.values[0])
-    width = max(WIDTH, CELL * columns) if plot.across.turned else WIDTH
-    height = CELL * max(rows, MIN_ROWS)
+    num_columns = len(plot.values)
+    num_rows = len(plot.values[0])
+    width = max(WIDTH, CELL * num_columns) if plot.across.turned else WIDTH
+    height = CELL * max(num_rows, MIN_ROWS)
     axes = new_axes(width, height)
+
+    # one patch for all cells of a colour keeps the drawing small
     cells: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for column, row in product(range(columns), range(rows)):
-        cells[colour_of(plot.values[column][row], plot)].append((column, row))
+    for column, row in product(range(num_columns), range(num_rows)):
+        colour = colour_of(plot.values[column][row], plot)
+        cells[colour].append((column, row))
     for colour, places in cells.items():
         axes.add_patch(_squares(places, colour))
 
-    axes.set_xlim(0, columns)
-    axes.set_ylim(0, rows)
+    axes.set_xlim(0, num_columns)
+    axes.set_ylim(0, num_rows)
     axes.spines["bottom"].set_visible(False)
     axes.tick_params(length=0)
-    _write_side(axes.xaxis, plot.across, width / columns)
+    _write_side(axes.xaxis, plot.across, width / num_columns)
     _write_side(axes.yaxis, plot.up, math.inf)
 
     if isinstance(plot.colours, Share):
         _draw_key(axes, height, SHARES, f"0: {plot.colours.zero}", f"1: {plot.colours.one}")
         return axes
+
     column, row = best(plot.values)
     smallest = f"best {number(plot.values[column][row])}"
     limit = f"{number(plot.colours.limit)} {plot.colours.label}".strip()
     _draw_key(axes, height, CELLS[::-1], smallest, limit)
-    add_legend(axes, _mark_best(axes, plot, plot.colours, cells), 2 * KEY_ABOVE + KEY_HEIGHT)
+    marks = _mark_best(axes, plot, plot.colours, cells)
+    add_legend(axes, marks, 2 * KEY_ABOVE + KEY_HEIGHT)
     return axes
 
 
@@ -118,43 +123,55 @@ def colour_of(value: float, plot: HeatMap) -> str:
     """The colour of a cell; if smaller is better, levels are finer near the best value."""
     if isinstance(plot.colours, Share):
         share = min(max(value, 0.0), 1.0)
-        return SHARES[round(share * (len(SHARES) - 1))]
+        last_colour = len(SHARES) - 1
+        return SHARES[round(share * last_colour)]
+
     limit = plot.colours.limit * ROUNDING
     if not math.isfinite(value):
         return LIGHT["diverged"]
     if value > limit:
         return LIGHT["worse"]
-    smallest = min(min(column) for column in plot.values)
+
     # The root makes levels finer near the best value, where the settings that matter are close
     # together.
-    share = math.sqrt(math.log(value / smallest) / math.log(limit / smallest))
-    return CELLS[-1 - min(int(share * len(CELLS)), len(CELLS) - 1)]
+    smallest = min(min(column) for column in plot.values)
+    distance = math.log(value / smallest) / math.log(limit / smallest)
+    share = math.sqrt(distance)
+    # the limit itself has the last level, not one beyond it
+    level = min(int(share * len(CELLS)), len(CELLS) - 1)
+    return CELLS[-1 - level]
 
 
 def _draw_key(axes: Axes, height: float, colours: Sequence[str], zero: str, upper: str) -> None:
     """A strip of all colours above the cells, with a label at both ends."""
     sheet = sheet_of(axes)
     width = sheet.bbox.width
+
+    # as shares of the drawing, whose size is in points
+    left = (LETTER * len(zero) + 8) / width
     bottom = (height + KEY_ABOVE) / height
-    offset = (LETTER * len(zero) + 8) / width
-    key = sheet.add_axes((offset, bottom, KEY_WIDTH / width, KEY_HEIGHT / height))
+    key = sheet.add_axes((left, bottom, KEY_WIDTH / width, KEY_HEIGHT / height))
     key.set_axis_off()
     key.set_xlim(0, len(colours))
     for place, colour in enumerate(colours):
         key.add_patch(Rectangle((place, 0), 1, 1, color=colour, linewidth=0))
+
     middle = (bottom * height + KEY_HEIGHT / 2) / height
-    for x, label, side in (
-        (offset - 6 / width, zero, "right"),
-        (offset + (KEY_WIDTH + 6) / width, upper, "left"),
-    ):
-        sheet.text(x, middle, label, color=LIGHT["soft"], ha=side, va="center_baseline")
+    style = {"color": LIGHT["soft"], "va": "center_baseline"}
+    right = left + (KEY_WIDTH + 6) / width
+    sheet.text(left - 6 / width, middle, zero, ha="right", **style)
+    sheet.text(right, middle, upper, ha="left", **style)
 
 
 def _write_side(axis: Axis, side: Side, room: float) -> None:
     """Name and labels of one side; if labels are too wide, every second, third, … is shown."""
-    longest = max(map(len, side.labels), default=0)
-    every = 1 if side.turned else max(1, math.ceil(LETTER * (longest + 1) / room))
-    places = range(0, len(side.labels), every)
+    step = 1
+    if not side.turned:
+        max_letters = max(map(len, side.labels), default=0)
+        label_width = LETTER * (max_letters + 1)
+        step = max(1, math.ceil(label_width / room))
+
+    places = range(0, len(side.labels), step)
     axis.set_ticks([place + 0.5 for place in places])
     axis.set_ticklabels([side.labels[place] for place in places])
     if side.turned:

@@ -64,17 +64,22 @@ class Figure(Chart):
     @property
     def svg(self) -> str:
         """The drawing as a separate file: on white, under its title."""
-        lines = title_lines(self.title, self._drawing.width)
-        top = title_height(len(lines))
         width = self._drawing.width
+        lines = title_lines(self.title, width)
+        # the title stands above the drawing, where y is negative
+        top = title_height(len(lines))
         height = self._drawing.height + top
         view = f"0 {-top * POINT:g} {width * POINT:g} {height * POINT:g}"
-        paper = f'<rect y="{-top}pt" width="{width}pt" height="{height}pt" style="fill: {LIGHT["paper"]}"/>'
+        colour = LIGHT["paper"]
+        paper = f'<rect y="{-top}pt" width="{width}pt" height="{height}pt" style="fill: {colour}"/>'
+
         style = f"font: {TITLE_SIZE}pt {FONT}; text-anchor: middle; fill: {LIGHT['ink']}"
+        middle = width / 2
         title = ""
         for place, line in enumerate(lines):
             y = (place + 1) * TITLE_LINE + TITLE_GAP - top - 3
-            title += f'<text x="{width / 2:g}pt" y="{y}pt" style="{style}">{escape(line)}</text>'
+            title += f'<text x="{middle:g}pt" y="{y}pt" style="{style}">{escape(line)}</text>'
+
         inner = f"<!-- {MARK} -->{paper}{title}{self._drawing.element}"
         attributes = f'xmlns="{SVG}" width="{width}" height="{height}" viewBox="{view}"'
         return self._framed(attributes, inner) + "\n"
@@ -117,10 +122,11 @@ def write_figures(charts: Iterable[Chart], add: Add) -> list[str]:
     """Write `figures/NAME.svg`, `.png` and `.csv` of each chart that is not empty; returns the
     files.
     """
-    files = []
+    names = []
     for figure in figures(charts):
         contents = {"svg": figure.svg.encode(), "png": figure.png, "csv": figure.csv.encode()}
         for suffix, content in contents.items():
-            files.append(f"figures/{figure.name}.{suffix}")
-            add(files[-1]).write_bytes(content)
-    return files
+            name = f"figures/{figure.name}.{suffix}"
+            add(name).write_bytes(content)
+            names.append(name)
+    return names

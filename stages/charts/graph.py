@@ -132,13 +132,16 @@ def _edge_patch(edge: Edge) -> PathPatch:
 def _draw_box(axes: Axes, box: Box, left: float, top: float) -> None:
     """Draw a box and its two lines of text."""
     corners = f"round,pad=0,rounding_size={CORNER}"
+    corner = (left, top)
     shape = FancyBboxPatch(
-        (left, top), WIDTH, HEIGHT, boxstyle=corners, clip_on=False, **STYLES[box.look]
+        corner, WIDTH, HEIGHT, boxstyle=corners, clip_on=False, **STYLES[box.look]
     )
     axes.add_patch(shape)
-    room = WIDTH - 2 * INSET
-    axes.text(left + INSET, top + 19, fitted(box.head, room), color=LIGHT["ink"])
-    axes.text(left + INSET, top + 36, fitted(box.foot, room), color=LIGHT["soft"])
+
+    text_left = left + INSET
+    text_width = WIDTH - 2 * INSET
+    axes.text(text_left, top + 19, fitted(box.head, text_width), color=LIGHT["ink"])
+    axes.text(text_left, top + 36, fitted(box.foot, text_width), color=LIGHT["soft"])
 
 
 def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -154,18 +157,22 @@ def depths(sources: Mapping[str, Sequence[str]]) -> dict[str, int]:
 def direct_sources(sources: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """For each node, the sources that are no ancestors of its other sources; nodes come after their
     sources.
+
+    >>> direct_sources({"text": [], "model": ["text"], "report": ["model", "text"]})["report"]
+    ['model']
     """
-    above: dict[str, set[str]] = {}
+    ancestors: dict[str, set[str]] = {}
+    direct = {}
     for key, sources_of_key in sources.items():
-        above[key] = set(sources_of_key).union(*(above[source] for source in sources_of_key))
-    return {
-        key: [
-            source
-            for source in dict.fromkeys(sources_of_key)
-            if not any(source in above[other] for other in sources_of_key)
-        ]
-        for key, sources_of_key in sources.items()
-    }
+        # the ancestors of sources, and so all that is reached without a direct line
+        indirect: set[str] = set()
+        for source in sources_of_key:
+            indirect |= ancestors[source]
+        ancestors[key] = indirect | set(sources_of_key)
+
+        distinct = dict.fromkeys(sources_of_key)
+        direct[key] = [source for source in distinct if source not in indirect]
+    return direct
 
 
 def _columns(sources: Mapping[str, Sequence[str]]) -> Columns:
@@ -173,10 +180,12 @@ def _columns(sources: Mapping[str, Sequence[str]]) -> Columns:
     targets.
     """
     depth = depths(sources)
-    columns: list[dict[str, list[str]]] = [{} for _ in range(1 + max(depth.values()))]
+    num_columns = 1 + max(depth.values())
+    columns: list[dict[str, list[str]]] = [{} for _ in range(num_columns)]
     for key, sources_of_key in sources.items():
         boxes = columns[depth[key]].setdefault(key, [])
         for source in sources_of_key:
+            # the line leads from column to column, each time from what stands before
             before = source
             for passed in range(depth[source] + 1, depth[key]):
                 lane = f"{source} passes {passed}"
@@ -190,23 +199,33 @@ def _middles(columns: Columns, boxes: Mapping[str, Box]) -> dict[str, float]:
     """Height of the middle of every box and line, near the mean of its sources, without overlaps."""
     middles: dict[str, float] = {}
     for column in columns:
-        targets = {
-            key: _mean([middles[source] for source in sources_of_key])
-            for key, sources_of_key in column.items()
-        }
-        ordered = sorted(targets, key=lambda key: targets[key])
+        wanted = {}
+        for key, sources_of_key in column.items():
+            wanted[key] = _mean([middles[source] for source in sources_of_key])
+
+        # from top to bottom: each stands below the one before
+        in_order = sorted(wanted, key=lambda key: wanted[key])
         bottom = float("-inf")
-        placed = {}
-        for key in ordered:
-            half = (HEIGHT if key in boxes else LANE) / 2
-            placed[key] = max(targets[key], bottom + SPACING + half)
-            bottom = placed[key] + half
+        middle_of = {}
+        for key in in_order:
+            half = _half_height(key, boxes)
+            middle_of[key] = max(wanted[key], bottom + SPACING + half)
+            bottom = middle_of[key] + half
+
         # Overlaps push boxes down only, so the whole column is shifted back by the mean
         # displacement.
-        shift = _mean([targets[key] - placed[key] for key in ordered])
-        middles |= {key: middle + shift for key, middle in placed.items()}
-    top = min(middle - (HEIGHT if key in boxes else LANE) / 2 for key, middle in middles.items())
+        shift = _mean([wanted[key] - middle_of[key] for key in in_order])
+        for key, middle in middle_of.items():
+            middles[key] = middle + shift
+
+    top = min(middle - _half_height(key, boxes) for key, middle in middles.items())
     return {key: middle - top for key, middle in middles.items()}
+
+
+def _half_height(key: str, boxes: Mapping[str, Box]) -> float:
+    """Half the height of a box, or of a line that passes."""
+    height = HEIGHT if key in boxes else LANE
+    return height / 2
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -33,19 +33,22 @@ def lines_axes(plot: Lines) -> Axes:
     axes = new_axes()
     highest = math.inf if plot.level is None else HIGHEST * plot.level.value
     handles = []
+    # all coordinates, which decide on the scales
     xs: list[float] = []
     ys: list[float] = []
     for place, line in enumerate(plot.lines):
         if line.finite:
             handles.append(_draw_line(axes, line, place, highest))
-            xs += [x for x, _ in line.finite]
-            ys += [min(y, highest) for _, y in line.finite]
+            for x, y in line.finite:
+                xs.append(x)
+                ys.append(min(y, highest))
 
     if plot.level is not None:
-        level = axes.axhline(plot.level.value, color=LIGHT["ink"], linestyle=DASHES, linewidth=1.4)
+        value = plot.level.value
+        level = axes.axhline(value, color=LIGHT["ink"], linestyle=DASHES, linewidth=1.4)
         level.set_label(plot.level.label)
         handles.append(level)
-        ys.append(plot.level.value)
+        ys.append(value)
 
     axes.set_xlabel(plot.across)
     axes.set_ylabel(plot.up)
@@ -136,13 +139,18 @@ def scale_across(axes: Axes, ticks: Sequence[float] | None, xs: Sequence[float])
 
 
 def _spaced_ticks(ticks: Sequence[float], place: Callable[[float], float]) -> list[float]:
-    """The ticks whose numbers do not touch the number before."""
+    """The ticks whose numbers do not touch the number before.
+
+    Args:
+        place: gives the place of a tick along the axis, in any unit.
+    """
     span = place(max(ticks)) - place(min(ticks))
     shown = [ticks[0]]
     for tick in ticks[1:]:
-        distance = WIDTH * (place(tick) - place(shown[-1])) / span
+        last = shown[-1]
+        distance = WIDTH * (place(tick) - place(last)) / span
         # Half of each number lies between its tick and the other.
-        letters = (len(number(tick)) + len(number(shown[-1]))) / 2
+        letters = (len(number(tick)) + len(number(last))) / 2
         if distance >= LETTER * (letters + 1):
             shown.append(tick)
     return shown
@@ -159,21 +167,31 @@ def scale_up(axes: Axes, ys: Sequence[float], *, percent_ticks: bool, even: bool
         room = abs(high) / 10 or 1.0
         low -= room
         high += room
-    if spread_out(ys) and not (percent_ticks or even):
+
+    is_logarithmic = spread_out(ys) and not (percent_ticks or even)
+    if is_logarithmic:
         axes.set_yscale("log")
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
-        heads = (1, 2, 5) if len(powers) < 4 else (1,)
-        ticks = [head * 10.0**power for power in powers for head in heads]
-    else:
-        ticks = []
     _set_limits(axes.set_ylim, axes.get_yaxis().get_transform(), low, high, PADDING / HEIGHT)
+
     bottom, top = axes.get_ylim()
+    ticks = _powers_of_ten(low, high) if is_logarithmic else []
     if not ticks:
         ticks = round_ticks(bottom, top)
     shown = [tick for tick in ticks if bottom <= tick <= top]
-    written = percent if percent_ticks else number
-    axes.set_yticks(shown, [written(tick) for tick in shown])
+    to_text = percent if percent_ticks else number
+    axes.set_yticks(shown, [to_text(tick) for tick in shown])
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _powers_of_ten(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis, with 2 and 5 times each power if powers are few.
+
+    >>> _powers_of_ten(20, 80)
+    [10.0, 20.0, 50.0]
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    factors = (1, 2, 5) if len(powers) < 4 else (1,)
+    return [factor * 10.0**power for power in powers for factor in factors]
 
 
 def _set_limits(set_limits, transform, low: float, high: float, padding: float) -> None:  # type: ignore[no-untyped-def]

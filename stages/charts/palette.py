@@ -6,14 +6,17 @@ import re
 
 
 def _palette(named: str, **numbered: str) -> dict[str, str]:
-    """Colours by name, from pairs `name #rrggbb`; then numbered colours of each letter."""
+    """Colours by name, from pairs `name #rrggbb`; then numbered colours of each letter.
+
+    >>> _palette("ink #000000", s="#ff0000 #00ff00")
+    {'ink': '#000000', 's0': '#ff0000', 's1': '#00ff00'}
+    """
     words = named.split()
-    rows = {
-        f"{letter}{place}": c
-        for letter, row in numbered.items()
-        for place, c in enumerate(row.split())
-    }
-    return dict(zip(words[::2], words[1::2], strict=True)) | rows
+    colours = dict(zip(words[::2], words[1::2], strict=True))
+    for letter, row in numbered.items():
+        for place, colour in enumerate(row.split()):
+            colours[f"{letter}{place}"] = colour
+    return colours
 
 
 # s: lines and bars, distinct for people with red-green colour blindness; h: cells, from weak to
@@ -42,11 +45,15 @@ def page_style() -> str:
     """Colours of a page and its drawings, as variables: follow the reader's setting; print is
     light.
     """
-    light, dark = (
-        f":root {{ {' '.join(f'--{name}: {colour};' for name, colour in palette.items())} }}"
-        for palette in (LIGHT, DARK)
-    )
+    light = _variables(LIGHT)
+    dark = _variables(DARK)
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}"
+
+
+def _variables(palette: dict[str, str]) -> str:
+    """A rule that makes each colour a variable: `:root { --ink: #000000; }`."""
+    declarations = [f"--{name}: {colour};" for name, colour in palette.items()]
+    return f":root {{ {' '.join(declarations)} }}"
 
 
 def with_variables(svg: str) -> str:

@@ -33,43 +33,48 @@ def curve_charts(reports: Sequence[Report]) -> Iterator[Chart]:
     `perplexity-by-size`, `-window`, `-k`, `-neighbors`; the text is in the name if there are
     several.
     """
-    several = len({report.scored for report in reports}) > 1
+    has_several_texts = len({report.scored for report in reports}) > 1
     groups: dict[tuple[str, str], list[Curve]] = {}
     for report in reports:
         for curve in report.metrics.get("curves") or ():
             if len(curve["points"]) > 1:
-                groups.setdefault((curve["over"], report.scored), []).append((report, curve))
+                group = (curve["over"], report.scored)
+                groups.setdefault(group, []).append((report, curve))
+
     for (over, text), curves in groups.items():
-        name = f"perplexity-by-{slug(over)}" + (f"-{slug(text)}" if several else "")
+        name = f"perplexity-by-{slug(over)}"
+        if has_several_texts:
+            name += f"-{slug(text)}"
         words = symbol_in_words(over)
         for suffix, part in in_charts(curves):
-            lines = [
-                Line(
-                    report.series(curve["row"]),
-                    [(point[over], point["perplexity"]) for point in curve["points"]],
-                )
-                for report, curve in part
-            ]
+            lines = [_curve_line(report, curve) for report, curve in part]
             ticks = sorted({x for line in lines for x, _ in line.points})
+            first_report, _ = part[0]
             yield Chart(
                 f"{name}{suffix}",
-                f"{measure(part[0][0].metrics)} by {words}: {text}",
+                f"{measure(first_report.metrics)} by {words}: {text}",
                 f"Perplexity of {text} by {words}; other settings as tuned at each point.",
                 Lines(lines, words, "perplexity", ticks, level=_level(part)),
             )
 
 
+def _curve_line(report: Report, curve: Mapping[str, Any]) -> Line:
+    points = [(point[curve["over"]], point["perplexity"]) for point in curve["points"]]
+    return Line(report.series(curve["row"]), points)
+
+
 def _level(curves: Sequence[Curve]) -> Level | None:
     """The first row, without memory, if all reports agree on it and it is not among the curves."""
-    firsts = [(report.metrics["rows"][0], curve["row"]) for report, curve in curves]
-    perplexities = {first["perplexity"] for first, _ in firsts}
-    if (
-        len(perplexities) > 1
-        or None in perplexities
-        or any(first["row"] == row for first, row in firsts)
-    ):
+    perplexities = set()
+    for report, curve in curves:
+        first = report.metrics["rows"][0]
+        if curve["row"] == first["row"]:
+            return None
+        perplexities.add(first["perplexity"])
+    if len(perplexities) > 1 or None in perplexities:
         return None
-    return Level(firsts[0][0]["row"], perplexities.pop())
+    first_report, _ = curves[0]
+    return Level(first_report.metrics["rows"][0]["row"], perplexities.pop())
 
 
 def accuracy_charts(reports: Sequence[Report]) -> list[Chart]:
@@ -91,13 +96,15 @@ def accuracy_chart(
     name: str, title: str, accuracies: Sequence[tuple[Report, str, Mapping[str, float]]]
 ) -> Chart:
     """Chart the share of correct retrievals by K, for each report and row."""
-    by_chance = any(row.endswith(BY_CHANCE) for _, row, _ in accuracies)
+    has_chance = any(row.endswith(BY_CHANCE) for _, row, _ in accuracies)
     caption = "Share of tokens that stand among the values of their best K neighbours"
-    caption += "; by chance: of K rows drawn at random." if by_chance else "."
-    lines = [
-        Line(report.series(row), sorted((int(k), share) for k, share in shares.items()))
-        for report, row, shares in accuracies
-    ]
+    caption += "; by chance: of K rows drawn at random." if has_chance else "."
+
+    lines = []
+    for report, row, share_of_k in accuracies:
+        # keys of JSON are texts, which sort differently
+        points = sorted((int(k), share) for k, share in share_of_k.items())
+        lines.append(Line(report.series(row), points))
     ticks = sorted({k for line in lines for k, _ in line.points})
     return Chart(name, title, caption, Lines(lines, "K", "accuracy@K", ticks, percent=True))
 
@@ -134,15 +141,15 @@ def frequency_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
 
 def few_note(labels: Sequence[str], tokens: Sequence[int]) -> str:
     """Note on the groups that have too few tokens for a bar; empty if there are none."""
-    few = [
-        f"{label} ({count:,} token{'s'[: count != 1]})"
-        for label, count in zip(labels, tokens, strict=True)
-        if count < FEW_TOKENS
-    ]
+    few = []
+    for label, count in zip(labels, tokens, strict=True):
+        if count < FEW_TOKENS:
+            plural = "" if count == 1 else "s"
+            few.append(f"{label} ({count:,} token{plural})")
+    if not few:
+        return ""
     return (
         f" Left out: {', '.join(few)}. Results of fewer than {FEW_TOKENS} tokens are mostly luck."
-        if few
-        else ""
     )
 
 
@@ -157,16 +164,27 @@ def weight_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
     if learned is None:
         return
     if learned["histogram"] is not None:
-        symbol, (edges, tokens) = symbol_in_words(learned["name"]), learned["histogram"].values()
-        shares = [Series("tokens", [count / max(1, sum(tokens)) for count in tokens])]
+        symbol = symbol_in_words(learned["name"])
+        edges, counts = learned["histogram"].values()
+        num_tokens = max(1, sum(counts))
+        shares = [count / num_tokens for count in counts]
         yield Chart(
             f"learned-{learned['name']}",
             f"Learned {symbol} on {metrics['split']}: {learned['row']}",
             f"How much the memory is trusted, from 0 (the model alone) to 1 (the memory alone); on average "
             f"{number(learned['mean'])}, where the best for all contexts is {number(learned['one_for_all'])}.",
-            Histogram(edges, shares, learned["mean"], f"{symbol} (0: model, 1: memory)"),
+            Histogram(
+                edges,
+                [Series("tokens", shares)],
+                learned["mean"],
+                f"{symbol} (0: model, 1: memory)",
+            ),
         )
-    # Perplexity against the share of tokens searched for.
+    yield from _search_charts(metrics, learned)
+
+
+def _search_charts(metrics: Mapping[str, Any], learned: Mapping[str, Any]) -> Iterator[Chart]:
+    """`perplexity-by-searches`: perplexity against the share of tokens searched for."""
     points = [
         (search["searched"], search["perplexity"])
         for search in learned["searches"] or ()
@@ -174,17 +192,20 @@ def weight_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
     ]
     if len(points) < 3:
         return
-    (_, none), (largest, all_) = points[0], points[-1]
+    _, without_any = points[0]
+    largest, with_all = points[-1]
+
     # Nats are interpolated between both ends, if the tokens to search for are chosen at random.
-    chance = [
-        (x, math.exp((1 - x / largest) * math.log(none) + x / largest * math.log(all_)))
-        for x, _ in points
-    ]
+    chance = []
+    for searched, _ in points:
+        share = searched / largest
+        nats = (1 - share) * math.log(without_any) + share * math.log(with_all)
+        chance.append((searched, math.exp(nats)))
     yield Chart(
         "perplexity-by-searches",
         f"{measure(metrics)} on {metrics['split']} by searches: {learned['row']}",
         "Tokens are searched for where most gain is expected before the search; without any "
-        f"{number(none)}, with {largest:.0%} {number(all_)}.",
+        f"{number(without_any)}, with {largest:.0%} {number(with_all)}.",
         Lines(
             [Line("most gain expected", points), Line("by chance", chance, dashed=True)],
             "share of tokens searched for",
@@ -216,29 +237,25 @@ def datastore_charts(reports: Sequence[Report]) -> Iterator[Chart]:
     """
     groups: dict[tuple[Any, ...], list[Report]] = {}
     for report in reports:
-        metrics = report.metrics
-        read = report.metrics.get("read", {})
-        if (
-            "datastore" in read
-            and "neighbors" not in read
-            and "tuning" in metrics
-            and len(metrics["rows"]) > 1
-        ):
-            memory = metrics["rows"][1]
-            texts = (memory.get("control") or {"texts": []})["texts"]
-            corpora = tuple(sorted((text["corpus"], text["split"]) for text in texts))
-            groups.setdefault((report.scored, memory["row"], read["model"], corpora), []).append(
-                report
-            )
+        if not _searches_datastore(report.metrics):
+            continue
+        read = report.metrics["read"]
+        memory = report.metrics["rows"][1]
+        texts = (memory.get("control") or {"texts": []})["texts"]
+        corpora = tuple(sorted((text["corpus"], text["split"]) for text in texts))
+        group = (report.scored, memory["row"], read["model"], corpora)
+        groups.setdefault(group, []).append(report)
+
+    words = symbol_in_words(ROWS)
     for name in ("perplexity", "bleu"):
-        lines = [
-            Line(f"{row}: {text}", points)
-            for (text, row, *_), points_of_group in groups.items()
-            if len(points := _points(name, points_of_group)) > 1
-        ]
-        words = symbol_in_words(ROWS)
+        lines = []
+        for (text, row, *_), group_reports in groups.items():
+            points = _points(name, group_reports)
+            if len(points) > 1:
+                lines.append(Line(f"{row}: {text}", points))
         for suffix, part in in_charts(lines):
-            what = "BLEU" if name == "bleu" else measure(next(iter(groups.values()))[0].metrics)
+            first_report = next(iter(groups.values()))[0]
+            what = "BLEU" if name == "bleu" else measure(first_report.metrics)
             ticks = sorted({x for line in part for x, _ in line.points})
             yield Chart(
                 f"{name}-by-{ROWS}{suffix}",
@@ -246,6 +263,13 @@ def datastore_charts(reports: Sequence[Report]) -> Iterator[Chart]:
                 f"{what} of reports that differ in their datastore; other settings as tuned in each.",
                 Lines(part, words, what, ticks, even=name == "bleu"),
             )
+
+
+def _searches_datastore(metrics: Mapping[str, Any]) -> bool:
+    """Whether a report has a memory that was tuned, and searched while the report was made."""
+    read = metrics.get("read", {})
+    has_memory = len(metrics["rows"]) > 1 and "tuning" in metrics
+    return has_memory and "datastore" in read and "neighbors" not in read
 
 
 def _points(name: str, reports: Sequence[Report]) -> list[tuple[float, float]]:

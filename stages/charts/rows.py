@@ -30,44 +30,47 @@ def rows_charts(metrics: Mapping[str, Any]) -> Iterator[Chart]:
     bars = _bars(metrics)
     if len(bars) < 2:
         return
+
+    what = measure(metrics)
+    names = [bar.row for bar in bars]
+    perplexities = [bar.perplexity for bar in bars]
+    intervals = [bar.interval for bar in bars]
+    muted = [bar.row for bar in bars if bar.is_control]
+    values = ", ".join(f"{bar.row} {bar.perplexity:,.2f}" for bar in bars)
     yield Chart(
         "perplexity-by-row",
-        f"{measure(metrics)} of {scored(metrics)}",
-        f"{measure(metrics)}: {', '.join(f'{bar.row} {bar.perplexity:,.2f}' for bar in bars)}. "
-        f"Whiskers are 95 % intervals of the difference to {bars[0].row}; shorter is better.",
+        f"{what} of {scored(metrics)}",
+        f"{what}: {values}. "
+        f"Whiskers are 95 % intervals of the difference to {names[0]}; shorter is better.",
         Bars(
-            [bar.row for bar in bars],
-            [
-                Series(
-                    "perplexity",
-                    [bar.perplexity for bar in bars],
-                    [bar.interval for bar in bars],
-                )
-            ],
+            names,
+            [Series("perplexity", perplexities, intervals)],
             "",
-            measure(metrics).lower(),
+            what.lower(),
             signed=False,
             decimals=2,
-            muted=[bar.row for bar in bars if bar.is_control],
+            muted=muted,
         ),
     )
 
 
 def _bars(metrics: Mapping[str, Any]) -> Sequence[Bar]:
+    """See `rows_charts`; empty if no perplexity is known."""
     rows = [row for row in metrics["rows"] if row.get("perplexity") is not None]
     if not rows:
         return []
     first, *memories = rows
-    changes = _change_intervals(metrics)
-    bars = [Bar(first["row"], first["perplexity"], None, is_control=True)]
+    baseline = Bar(first["row"], first["perplexity"], None, is_control=True)
+    bars = [baseline]
 
     controls = [row["control"]["perplexity"] for row in memories if row.get("control")]
     if controls:
         bars.append(Bar("counting", min(controls), None, is_control=True))
 
+    changes = _change_intervals(metrics)
     for row in memories:
-        interval = changes.get(row["row"])
-        bars.append(Bar(row["row"], row["perplexity"], _in_perplexity(interval, bars[0])))
+        interval = _in_perplexity(changes.get(row["row"]), baseline)
+        bars.append(Bar(row["row"], row["perplexity"], interval))
     return bars[:MAX_BARS]
 
 

@@ -147,15 +147,18 @@ def _line(
     """Perplexities along one axis, with the other setting fixed; an infinite temperature is left
     out.
     """
+    points = []
+    for value, perplexity in zip(axis.values, perplexities, strict=True):
+        if value is not None:
+            points.append((value, perplexity))
+
     other, place = fixed
-    points = [(x, y) for x, y in zip(axis.values, perplexities, strict=True) if x is not None]
-    ticks = None if axis is tuning.weight else [x for x, _ in points]
-    level = Level(tuning.first, tuning.plain) if np.isfinite(tuning.plain) else None
     line = Line(f"{other.symbol} {other.labels[place]}", points)
+    ticks = None if axis is tuning.weight else [value for value, _ in points]
+    level = Level(tuning.first, tuning.plain) if np.isfinite(tuning.plain) else None
     plot = Lines([line], axis.symbol, "perplexity", ticks, level=level)
-    return Chart(
-        f"perplexity-by-{axis.name}", f"{tuning.what}, by {axis.symbol}", tuning.outcome, plot
-    )
+    title = f"{tuning.what}, by {axis.symbol}"
+    return Chart(f"perplexity-by-{axis.name}", title, tuning.outcome, plot)
 
 
 def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:
@@ -169,25 +172,28 @@ def bleu_charts(metrics: Mapping[str, Any]) -> list[Chart]:
     charts = []
     for row in figures["rows"]:
         candidates = row["candidates"]
-        for name in (name for name in candidates[0] if name != BLEU):
-            # The best BLEU of all candidates with each value; an infinite temperature has no place
-            # on an axis.
-            values = sorted(
-                {candidate[name] for candidate in candidates if candidate[name] is not None}
-            )
-            points = [
-                (
-                    value,
-                    max(candidate[BLEU] for candidate in candidates if candidate[name] == value),
-                )
-                for value in values
-            ]
-            if len(points) > 1:
+        names = [name for name in candidates[0] if name != BLEU]
+        for name in names:
+            best_bleu = _best_bleu(candidates, name)
+            if len(best_bleu) > 1:
+                values = sorted(best_bleu)
+                points = [(value, best_bleu[value]) for value in values]
                 words = symbol_in_words(name)
                 tried = f"{figures['sentences']:,} sentences of {tuning['split']}"
-                caption = f"{tried}, each number with the best of the others. Best {number(max(y for _, y in points))}."
+                best = number(max(best_bleu.values()))
+                caption = f"{tried}, each number with the best of the others. Best {best}."
                 plot = Lines([Line(row["row"], points)], words, "BLEU", ticks=values, even=True)
-                charts.append(
-                    Chart(f"bleu-by-{name}", f"BLEU of {row['row']} by {words}", caption, plot)
-                )
+                title = f"BLEU of {row['row']} by {words}"
+                charts.append(Chart(f"bleu-by-{name}", title, caption, plot))
     return charts
+
+
+def _best_bleu(candidates: Sequence[Mapping[str, Any]], name: str) -> dict[float, float]:
+    """The best BLEU of all candidates with each value of a setting."""
+    best: dict[float, float] = {}
+    for candidate in candidates:
+        value = candidate[name]
+        # an infinite temperature has no place on an axis
+        if value is not None:
+            best[value] = max(candidate[BLEU], best.get(value, candidate[BLEU]))
+    return best
