@@ -29,7 +29,7 @@ class MemoryTokensProbe(LayerProbe):
     """
 
     name: ClassVar[str] = "memory_tokens"
-    layer: ClassVar[str] = "stages.models.backbones.memory_transformer:Block"
+    layer: ClassVar[str] = "stages.models.backbones.memory_transformer:MemoryBlock"
     columns: ClassVar[tuple[str, ...]] = ("memory_tokens_attention",)
 
     @classmethod

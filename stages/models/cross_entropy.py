@@ -106,7 +106,7 @@ def _blocks(tokens: int, weight: Tensor, scores: int | None = None) -> list[slic
     return [slice(i, min(i + size, tokens)) for i in range(0, tokens, size)]
 
 
-class Block(NamedTuple):
+class SoftmaxBlock(NamedTuple):
     """Scores and probabilities [n, V] of a block of tokens, and the logsumexp of the scores [n]."""
 
     rows: slice
@@ -117,10 +117,12 @@ class Block(NamedTuple):
 
 def softmax_blocks(
     hidden: Tensor, weight: Tensor, cap: float | None, at_once: int | None = None
-) -> Iterator[Block]:
+) -> Iterator[SoftmaxBlock]:
     """Yield one block of tokens at a time; the next block overwrites it.
 
     Args:
+        hidden: [N, d].
+        weight: [V, d].
         at_once: scores of a block; None: `BLOCK_SCORES`.
 
     The normalizer is computed from the largest probability, which is at least 1/V. The target's may
@@ -128,16 +130,20 @@ def softmax_blocks(
     """
     blocks = _blocks(len(hidden), weight, at_once)
     max_rows = blocks[0].stop if blocks else 0
-    room = hidden.new_empty(2, max_rows, len(weight))
+    vocab_size = len(weight)
+    buffers = hidden.new_empty(2, max_rows, vocab_size)
     for rows in blocks:
-        scores, probs = room[:, : rows.stop - rows.start]
+        num_rows = rows.stop - rows.start
+        scores, probs = buffers[:, :num_rows]
         # In place, because the system would map and zero a new [n, V] for every block.
         torch.mm(hidden[rows], weight.T, out=scores)
         if cap is not None:
             scores.copy_(capped(scores, cap))
         torch.softmax(scores, -1, out=probs)
+
+        # log Z = score - log p, for any token
         log_z = scores.amax(-1) - probs.amax(-1).log()
-        yield Block(rows, scores, probs, log_z)
+        yield SoftmaxBlock(rows, scores, probs, log_z)
 
 
 class _Gradients:
@@ -160,7 +166,7 @@ class _Gradients:
         self.hidden = torch.empty_like(hidden) if needed[0] else None
         self.weight = torch.zeros_like(weight) if needed[1] else None
 
-    def add_plain(self, block: Block) -> None:
+    def add_plain(self, block: SoftmaxBlock) -> None:
         """Add the gradient of Σ logsumexp(scores) - score of the target. Overwrites the block.
 
         Makes few calls, because a GPU would wait for each of them.
@@ -168,17 +174,19 @@ class _Gradients:
         if self.cap is not None:
             ones = torch.ones_like(block.log_z)
             return self.add(block, ones, -ones)
+
         hidden, weight, targets = self._rows(block)
         if self.hidden is not None:
-            grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
+            grad_hidden = torch.mm(block.probs, weight, out=self.hidden[block.rows])
             # The gradient of a target's score is a row of the weight, so no one-hot [n, V] is
             # needed.
-            grad.sub_(weight.index_select(0, targets))
+            target_weights = weight.index_select(0, targets)
+            grad_hidden.sub_(target_weights)
         if self.weight is not None:
             self.weight.addmm_(block.probs.T, hidden)
             self.weight.index_add_(0, targets, hidden, alpha=-1)
 
-    def add(self, block: Block, by_normalizer: Tensor, by_target: Tensor) -> None:
+    def add(self, block: SoftmaxBlock, by_normalizer: Tensor, by_target: Tensor) -> None:
         """Add the gradient of Σ by_normalizer · logsumexp(scores) + by_target · score of the
         target.
 
@@ -188,18 +196,20 @@ class _Gradients:
         if self.cap is not None:
             slope = slope_of_cap(block.scores, self.cap)
             block.probs.mul_(slope)
-            by_target = by_target * slope.gather(1, targets[:, None]).squeeze(1)
+            target_slope = slope.gather(1, targets[:, None]).squeeze(1)
+            by_target = by_target * target_slope
 
-        by_normalizer = by_normalizer[:, None]
-        by_target = by_target[:, None]
+        normalizer_factor = by_normalizer[:, None]
+        target_factor = by_target[:, None]
         if self.hidden is not None:
-            grad = torch.mm(block.probs, weight, out=self.hidden[block.rows])
-            grad.mul_(by_normalizer).addcmul_(by_target, weight.index_select(0, targets))
+            grad_hidden = torch.mm(block.probs, weight, out=self.hidden[block.rows])
+            target_weights = weight.index_select(0, targets)
+            grad_hidden.mul_(normalizer_factor).addcmul_(target_factor, target_weights)
         if self.weight is not None:
-            self.weight.addmm_(block.probs.T, hidden * by_normalizer)
-            self.weight.index_add_(0, targets, hidden * by_target)
+            self.weight.addmm_(block.probs.T, hidden * normalizer_factor)
+            self.weight.index_add_(0, targets, hidden * target_factor)
 
-    def _rows(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
+    def _rows(self, block: SoftmaxBlock) -> tuple[Tensor, Tensor, Tensor]:
         """Hidden states [n, d] of a block, the weight, and targets [n]."""
         hidden, weight, targets = self.inputs
         return hidden[block.rows], weight, targets[block.rows]
@@ -215,6 +225,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         cap: float | None,
         *memory_terms: Tensor | None,
     ) -> Tensor:
+        """The sum of -log p of all targets, a scalar.
+
+        Args:
+            hidden: [N, d].
+            weight: [V, d].
+            targets: int64 [N].
+            memory_terms: the fields of `MemoryTerms`, [N] each, or None three times.
+        """
         # Gradients are computed here, while a block's scores are available: the backward pass only
         # scales them.
         grads = _Gradients(hidden, weight, targets, cap, ctx.needs_input_grad)
@@ -227,7 +245,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         losses = []
         for block in softmax_blocks(hidden, weight, cap):
             rows = block.rows
-            target_scores = block.scores.gather(1, targets[rows, None]).squeeze(1)
+            block_targets = targets[rows, None]
+            target_scores = block.scores.gather(1, block_targets).squeeze(1)
             if memory is None or grad_memory is None:
                 losses.append((block.log_z - target_scores).sum())
                 grads.add_plain(block)
@@ -237,15 +256,18 @@ class _LinearCrossEntropy(torch.autograd.Function):
             joint = _joint(target_scores, block.log_z, memory_of_rows)
             losses.append(joint.loss.sum())
             grads.add(block, joint.by_log_z, joint.by_target_score)
-            for term, grad in zip(grad_memory, joint.by_memory, strict=True):
-                term[rows] = grad
+            for grad_term, grad in zip(grad_memory, joint.by_memory, strict=True):
+                grad_term[rows] = grad
         ctx.save_for_backward(grads.hidden, grads.weight, *(grad_memory or (None,) * 3))
         return reduce(torch.add, losses) if losses else hidden.new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of hidden [N, d], weight [V, d] and the memory's terms, [N] each."""
         grads = [None if grad is None else grad * grad_loss for grad in ctx.saved_tensors]
-        return *grads[:2], None, None, *grads[2:]
+        grad_hidden, grad_weight, *grad_memory = grads
+        # targets and the cap have none
+        return grad_hidden, grad_weight, None, None, *grad_memory
 
 
 class _Joint(NamedTuple):
@@ -262,12 +284,16 @@ def _joint(target_scores: Tensor, log_z: Tensor, memory: MemoryTerms) -> _Joint:
     model = target_scores + memory.within
     target = torch.logaddexp(model, memory.target)
     total = torch.logaddexp(log_z, memory.total)
+
     # Each derivative is the share of a term in the sum that it is part of.
+    by_log_z = (log_z - total).exp()
     by_target_score = -(model - target).exp()
-    by_memory_target = -(memory.target - target).exp()
-    by_memory_total = (memory.total - total).exp()
-    by_memory = MemoryTerms(by_target_score, by_memory_target, by_memory_total)
-    return _Joint(total - target, (log_z - total).exp(), by_target_score, by_memory)
+    by_memory = MemoryTerms(
+        within=by_target_score,
+        target=-(memory.target - target).exp(),
+        total=(memory.total - total).exp(),
+    )
+    return _Joint(total - target, by_log_z, by_target_score, by_memory)
 
 
 class _LinearLogProb(torch.autograd.Function):
@@ -275,21 +301,28 @@ class _LinearLogProb(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, cap: float | None
     ) -> tuple[Tensor, Tensor]:
+        """Log p of the targets [N] and log Z [N], from hidden states [N, d] and weight [V, d]."""
         log_prob = hidden.new_empty(len(targets))
         log_z = hidden.new_empty(len(targets))
+        # [n, V] scores exist for one block of tokens at a time
         for rows in _blocks(len(targets), weight):
             scores = capped(hidden[rows] @ weight.T, cap)
-            log_z[rows] = scores.logsumexp(-1)
-            log_prob[rows] = scores.gather(1, targets[rows, None]).squeeze(1) - log_z[rows]
+            block_log_z = scores.logsumexp(-1)
+            target_scores = scores.gather(1, targets[rows, None]).squeeze(1)
+            log_z[rows] = block_log_z
+            log_prob[rows] = target_scores - block_log_z
+
         ctx.save_for_backward(hidden, weight, targets)
         ctx.cap = cap
         return log_prob, log_z
 
     @staticmethod
     def backward(ctx: Any, grad_log_prob: Tensor, grad_log_z: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of hidden [N, d] and weight [V, d], from those of the results, [N] each."""
         hidden, weight, targets = ctx.saved_tensors
         grads = _Gradients(hidden, weight, targets, ctx.cap, ctx.needs_input_grad)
+        # log p is the target's score minus log Z: both gradients are sums over these two.
+        by_normalizer = grad_log_z - grad_log_prob
         for block in softmax_blocks(hidden, weight, ctx.cap):
-            # log p is the target's score minus log Z: both gradients are sums over these two.
-            grads.add(block, (grad_log_z - grad_log_prob)[block.rows], grad_log_prob[block.rows])
+            grads.add(block, by_normalizer[block.rows], grad_log_prob[block.rows])
         return grads.hidden, grads.weight, None, None

@@ -47,9 +47,15 @@ class Gate(nn.Module):
     ) -> Gated:
         """Gate tokens of neighbours, int64 [N, k], -1 where missing, into hidden states h [N, d]."""
         present = neighbors >= 0
+        # each token is embedded once, however many neighbours have it
         types, rows = torch.unique(neighbors.clamp(min=0), return_inverse=True)
-        memory = self.scale * attend(hidden, vocabulary.embed(types), rows, present)
-        gate = torch.where(present.any(1, keepdim=True), (hidden @ self.weight.T).sigmoid(), 1.0)
+        embeddings = vocabulary.embed(types)
+        memory = self.scale * attend(hidden, embeddings, rows, present)
+
+        # without neighbours, the gate lets the hidden state through
+        has_neighbor = present.any(1, keepdim=True)
+        learned_gate = (hidden @ self.weight.T).sigmoid()
+        gate = torch.where(has_neighbor, learned_gate, 1.0)
         return Gated(torch.lerp(memory, hidden, gate), gate)
 
 
@@ -94,21 +100,23 @@ class _Attend(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, embeddings: Tensor, rows: Tensor, present: Tensor
     ) -> Tensor:
-        """Shapes: those of `attend`."""
+        """Shapes: those of `attend`. Embeddings of neighbours exist for one block at a time."""
         memory = torch.empty_like(hidden)
         weights = hidden.new_empty(rows.shape)
         for block in _blocks(rows, hidden.shape[1]):
-            near = F.embedding(rows[block], embeddings)
-            absent = ~present[block]
-            scores = _dot(near, hidden[block]).masked_fill_(absent, -torch.inf)
-            weights[block] = scores.softmax(1).masked_fill_(absent, 0)
-            torch.bmm(weights[block, None], near, out=memory[block, None])
+            near = F.embedding(rows[block], embeddings)  # [n, k, d]
+            is_missing = ~present[block]
+            scores = _dot(near, hidden[block]).masked_fill_(is_missing, -torch.inf)
+            # a softmax over only -inf is NaN: without neighbours, all weights are 0
+            block_weights = scores.softmax(1).masked_fill_(is_missing, 0)
+            weights[block] = block_weights
+            torch.bmm(block_weights[:, None], near, out=memory[block, None])
         ctx.save_for_backward(hidden, embeddings, rows, weights)
         return memory
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Gradients with respect to hidden states [N, d] and embeddings [U, d], from `grad` [N, d].
+    def backward(ctx: Any, grad_memory: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Gradients with respect to hidden states [N, d] and embeddings [U, d].
 
         Shapes in a block: near [n, k, d], weights and scores [n, k].
         """
@@ -118,17 +126,18 @@ class _Attend(torch.autograd.Function):
         for block in _blocks(rows, hidden.shape[1]):
             near = F.embedding(rows[block], embeddings)
             block_weights = weights[block]
+            block_grad = grad_memory[block]
 
             # A softmax is invariant to a constant added to all scores, so the weighted mean is
             # subtracted.
-            grad_weights = _dot(near, grad[block])
+            grad_weights = _dot(near, block_grad)
             mean = (block_weights * grad_weights).sum(1, keepdim=True)
             grad_scores = block_weights * (grad_weights - mean)
             torch.bmm(grad_scores[:, None], near, out=grad_hidden[block, None])
 
             # Embeddings are not needed any more, so their buffer is reused for their gradients: one
             # term from the weighted sum, one from the scores.
-            grad_near = torch.mul(block_weights[..., None], grad[block, None], out=near)
+            grad_near = torch.mul(block_weights[..., None], block_grad[:, None], out=near)
             grad_near.addcmul_(grad_scores[..., None], hidden[block, None])
             grad_embeddings.index_add_(0, rows[block].flatten(), grad_near.flatten(0, 1))
         return grad_hidden, grad_embeddings, None, None

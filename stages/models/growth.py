@@ -99,6 +99,10 @@ def _wide(
     noise: float,
     random: torch.Generator,
 ) -> Tensor:
+    """A weight of a model that is `times` as wide, and computes the same but for the noise.
+
+    Units are copied; a unit of the next layer reads the mean of the copies.
+    """
     if times == 1 or name == "vocabulary.bias":
         return tensor
     if name == "vocabulary.embedding":  # the backbone multiplies it by the root of the width
@@ -110,22 +114,24 @@ def _wide(
         # If tied, a score sums `times` terms with embeddings divided by the root of `times`: here
         # is the other root.
         return tensor.repeat(times) * (times**-0.5 if config.tied else 1)
-    if ".qkv." in name:  # separately for queries, keys and values, so that heads are copied
-        rows = (
-            tensor.unflatten(0, (3, -1)).repeat(1, times, *[1] * (tensor.dim() - 1)).flatten(0, 1)
-        )
-    elif tensor.dim() == 1:
-        return tensor.repeat(times)
-    elif name.endswith("positions.learned"):
+    if name.endswith("positions.learned"):
         return tensor.repeat(1, times)
+
+    if ".qkv." in name:
+        # separately for queries, keys and values, so that heads are copied
+        parts = tensor.unflatten(0, (3, -1))
+        other_dims = [1] * (tensor.dim() - 1)
+        rows = parts.repeat(1, times, *other_dims).flatten(0, 1)
+    elif tensor.dim() == 1:
+        rows = tensor.repeat(times)
     else:
         rows = tensor.repeat(times, 1)
     if rows.dim() == 1:
         return rows
+
     columns = rows.repeat(1, times) / times
-    width = rows.shape[1]
+    copies = columns[:, rows.shape[1] :]
     # Drawn in float64, so that a seed gives the same noise for any dtype of the weights.
-    columns[:, width:] += noise * torch.randn(
-        columns[:, width:].shape, generator=random, dtype=torch.float64
-    ).to(rows)
+    normal = torch.randn(copies.shape, generator=random, dtype=torch.float64)
+    copies += noise * normal.to(rows)
     return columns

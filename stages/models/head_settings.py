@@ -16,7 +16,7 @@ HEADS = Registry(
         "classifier": Part.within(HERE, "head_settings:ClassifierSettings", "heads:Classifier"),
         "language": Part.within(HERE, "head_settings:LanguageSettings", "heads:Language"),
         "matcher": Part.within(HERE, "head_settings:MatcherSettings", "heads:Matcher"),
-        "span": Part.within(HERE, "head_settings:SpanSettings", "heads:Span"),
+        "span": Part.within(HERE, "head_settings:SpanSettings", "heads:SpanHead"),
         "modulated": Part.within(HERE, "head_settings:ModulatedSettings", "heads:Modulated"),
     },
 )

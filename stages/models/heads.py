@@ -126,7 +126,7 @@ class Language(nn.Module):
         super().__init__()
 
 
-class Span(nn.Module):
+class SpanHead(nn.Module):
     """p(start, stop | x) = softmax over positions i of w_start · f_i, times the softmax of w_stop ·
     f_i.
 
@@ -157,16 +157,20 @@ def best_spans(scores: Float[Tensor, "B L 2"]) -> Int64[Tensor, "B 2"]:
     >>> best_spans(torch.tensor([[[0.0, 0.0], [1.0, 4.0], [3.0, 1.0]]])).tolist()
     [[1, 1]]
     """
-    first, last = scores.log_softmax(1).unbind(2)
+    first, last = scores.log_softmax(1).unbind(2)  # [B, L] each
+
     # Best last position from each place on. A table of all pairs would be too large for long texts.
-    best_last = last.flip(1).cummax(1).values.flip(1)
+    from_end = last.flip(1)
+    best_last = from_end.cummax(1).values.flip(1)
     best_last[:, 0] = last[:, 0]  # an answer that begins at 0 also ends there
     begin = (first + best_last).argmax(1, keepdim=True)
 
+    # The last position, given the first
     positions = torch.arange(scores.shape[1], device=scores.device)
     is_behind = positions >= begin
     is_answer = (begin > 0) | (positions == 0)
+    is_legal = is_behind & is_answer
     log_prob = first.gather(1, begin) + last
-    log_prob = log_prob.masked_fill(~(is_behind & is_answer), -torch.inf)
+    log_prob = log_prob.masked_fill(~is_legal, -torch.inf)
     end = log_prob.argmax(1, keepdim=True)
     return torch.cat((begin, end), 1)

@@ -120,12 +120,14 @@ class LanguageModel(nn.Module):
     def _with_prefix(
         self, source: Tensor | None, mask: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Sources and their mask, with the backbone's source prefix put before each."""
+        """Sources [B, S] and their mask, with the backbone's source prefix put before each."""
         prefix = self.backbone.source_prefix
         if source is None or not prefix:
             return source, mask
-        mask = None if mask is None else F.pad(mask, (len(prefix), 0), value=True)
-        return torch.cat((source.new_tensor(prefix).expand(len(source), -1), source), 1), mask
+        if mask is not None:
+            mask = F.pad(mask, (len(prefix), 0), value=True)
+        prefix_rows = source.new_tensor(prefix).expand(len(source), -1)
+        return torch.cat((prefix_rows, source), 1), mask
 
     def read(self, batch: Batch, state: State = None) -> Encoding:
         """Encode a batch, starting from `state`."""

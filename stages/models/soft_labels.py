@@ -114,22 +114,35 @@ class _SoftCrossEntropy(torch.autograd.Function):
         tokens: Tensor,
         shares: Tensor,
     ) -> Tensor:
+        """-Σ s log p over all labels, a scalar.
+
+        Args:
+            hidden: [N, d].
+            weight: [V, d].
+            rows, tokens, shares: row, token and share of each label, [labels]; rows rise.
+        """
         shares = shares.to(hidden.dtype)
         totals = SoftLabels(rows, tokens, shares).totals(len(hidden))
         relative = shares / totals[rows]
+        vocab_size = len(weight)
         grads = _Gradients(hidden, weight, ctx.needs_input_grad[1])
         at_once = NARROW_SCORES if grads.is_transposed else None
 
         losses = []
         for block in softmax_blocks(hidden, weight, cap, at_once):
-            bounds = rows.new_tensor((block.rows.start, block.rows.stop))
+            # Labels of the block: rows rise, so they are consecutive.
+            first_row = block.rows.start
+            bounds = rows.new_tensor((first_row, block.rows.stop))
             inside = slice(*torch.searchsorted(rows, bounds).tolist())
+
             # Scores of a block lie one row behind the other.
-            places = (rows[inside] - block.rows.start) * len(weight) + tokens[inside]
+            places = (rows[inside] - first_row) * vocab_size + tokens[inside]
             label_scores = block.scores.view(-1)[places]
-            block_totals = totals[block.rows]
+
             # -Σ s log p = Σ s log Z - Σ s score
-            losses.append((block_totals * block.log_z).sum() - shares[inside] @ label_scores)
+            block_totals = totals[block.rows]
+            sum_of_log_z = (block_totals * block.log_z).sum()
+            losses.append(sum_of_log_z - shares[inside] @ label_scores)
 
             # The gradient of a score is total · (p - s / total).
             excess = block.probs
@@ -142,6 +155,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of hidden [N, d] and weight [V, d]."""
         # `forward` has computed the gradients of a loss, so only its own gradient is multiplied in.
         grad_hidden, grad_weight = ctx.saved_tensors
         if grad_weight is not None:

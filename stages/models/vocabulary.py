@@ -5,7 +5,7 @@ Adaptive input and softmax: Baevski and Auli 2019 (arXiv:1809.10853) and Grave e
 embeddings. The head scores the first cluster's words and one entry for each further cluster.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -110,6 +110,13 @@ def _initialized(
     return nn.Parameter(nn.init.uniform_(weight, -config.initial_range, config.initial_range))
 
 
+def _projections(config: VocabularyConfig, widths: Iterable[int]) -> Iterator[nn.Parameter]:
+    """Projections [d, width] of clusters."""
+    for width in widths:
+        weight = torch.empty(config.width, width)
+        yield _initialized(config, weight, nn.init.xavier_uniform_)
+
+
 class InputTable(Vocabulary):
     """One embedding of width d for each token, and no output side, for a model that only makes
     keys.
@@ -147,8 +154,10 @@ class FullVocabulary(InputTable):
         assert self.cap is None, "a bent score has no mean embedding"
         # The mean of log p(w) is Ē·f - log Z, and log Z is in the loss already: the dense scores
         # are not needed.
-        beyond_mean = weight.index_select(0, targets) - weight.mean(0)
-        return loss + smoothing * (beyond_mean * scored).sum(-1).mean()
+        target_weights = weight.index_select(0, targets)
+        beyond_mean = target_weights - weight.mean(0)
+        score_beyond_mean = (beyond_mean * scored).sum(-1)
+        return loss + smoothing * score_beyond_mean.mean()
 
     def soft_loss(self, hidden: Tensor, labels: SoftLabels) -> Tensor:
         scored, weight = self._factors(hidden)
@@ -188,7 +197,7 @@ class FullVocabulary(InputTable):
         )
 
 
-class _Part(NamedTuple):
+class _ClusterRows(NamedTuple):
     """Inputs of one cluster's softmax: its tokens are `rows` of the batch."""
 
     rows: Tensor
@@ -217,19 +226,19 @@ class AdaptiveVocabulary(Vocabulary):
             )
         self.bounds = (0, *config.cutoffs, size)
         sizes = [stop - start for start, stop in pairwise(self.bounds)]
-        widths = [d // config.factor**c for c in range(len(sizes))]
-        self.embeddings = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
-        xavier = nn.init.xavier_uniform_
-        self.projections = nn.ParameterList(
-            _initialized(config, torch.empty(d, width), xavier) for width in widths
-        )
-        self.clusters = _embedding(config, len(sizes) - 1, d)
+        # rarer tokens have narrower embeddings
+        widths = [d // config.factor**cluster for cluster in range(len(sizes))]
+        embedding = partial(_embedding, config)
+
+        # the order of creation is that of random numbers
+        self.embeddings = nn.ParameterList(map(embedding, sizes, widths))
+        self.projections = nn.ParameterList(_projections(config, widths))
+        self.clusters = embedding(len(sizes) - 1, d)
         self.tied = config.tied
         if not self.tied:
-            self.outputs = nn.ParameterList(map(partial(_embedding, config), sizes, widths))
-            self.tail_projections = nn.ParameterList(
-                _initialized(config, torch.empty(d, w), xavier) for w in widths[1:]
-            )
+            self.outputs = nn.ParameterList(map(embedding, sizes, widths))
+            # the head's inputs are not projected
+            self.tail_projections = nn.ParameterList(_projections(config, widths[1:]))
         self.tail_dropout = Dropout(config.tail_dropout)
         self.register_buffer("rank", torch.arange(size))
 
@@ -243,18 +252,19 @@ class AdaptiveVocabulary(Vocabulary):
         self.rank[order] = torch.arange(len(order), device=order.device)
 
     def embed(self, tokens: Tensor) -> Tensor:
+        """Embeddings [*tokens, d], cluster by cluster."""
         ranks = self.rank[tokens.flatten()]
-        cluster = self._cluster(ranks)
+        clusters = self._cluster(ranks)
         rows = []
         parts = []
-        for c, (embedding, projection) in enumerate(
-            zip(self.embeddings, self.projections, strict=True)
-        ):
-            rows.append((cluster == c).nonzero().squeeze(1))
-            local = ranks[rows[c]] - self.bounds[c]
-            parts.append(
-                nn.functional.linear(nn.functional.embedding(local, embedding), projection)
-            )
+        factors = zip(self.embeddings, self.projections, strict=True)
+        for c, (embedding, projection) in enumerate(factors):
+            rows_of_cluster = (clusters == c).nonzero().squeeze(1)
+            words = ranks[rows_of_cluster] - self.bounds[c]
+            narrow = nn.functional.embedding(words, embedding)
+            rows.append(rows_of_cluster)
+            parts.append(nn.functional.linear(narrow, projection))
+
         # Rows come cluster by cluster; one gather puts them back in the order of the tokens.
         place = torch.empty_like(ranks)
         place[torch.cat(rows)] = torch.arange(len(ranks), device=ranks.device)
@@ -293,12 +303,15 @@ class AdaptiveVocabulary(Vocabulary):
         self, hidden: Tensor, targets: Tensor, memory_target: Tensor, memory_total: Tensor
     ) -> Tensor:
         head, *tails = self._parts(hidden, targets)
+        # log p of a target within its cluster, [n]; 0 for those in the head
         within = torch.zeros_like(memory_total)
         for part in tails:
             log_prob, _ = linear_log_prob(part.hidden, part.weight, part.targets)
             within = within.index_add(0, part.rows, log_prob)
+
         memory = MemoryTerms(within, memory_target, memory_total)
-        return linear_cross_entropy(head.hidden, head.weight, head.targets, memory) / len(targets)
+        total = linear_cross_entropy(head.hidden, head.weight, head.targets, memory)
+        return total / len(targets)
 
     def log_prob(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         head, *tails = self._parts(hidden, targets)
@@ -312,29 +325,33 @@ class AdaptiveVocabulary(Vocabulary):
 
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         head_hidden, head_weight = self._head(hidden)
-        scores = head_hidden @ head_weight.T
-        head = scores.log_softmax(-1)
+        head_scores = head_hidden @ head_weight.T
+        head_log_probs = head_scores.log_softmax(-1)
 
+        # the head scores frequent tokens, and then each further cluster
         num_frequent = self.bounds[1]
-        by_rank = [head[:, :num_frequent]]
+        by_rank = [head_log_probs[:, :num_frequent]]
         for c in range(1, len(self.bounds) - 1):
+            log_prob_of_cluster = head_log_probs[:, num_frequent + c - 1, None]
             tail_scores = self._tail(c, hidden) @ self._words(c).T
-            cluster = head[:, num_frequent + c - 1, None]
-            by_rank.append(tail_scores.log_softmax(-1) + cluster)
-        return torch.cat(by_rank, 1).index_select(1, self.rank), scores.logsumexp(-1)
+            by_rank.append(tail_scores.log_softmax(-1) + log_prob_of_cluster)
 
-    def _parts(self, hidden: Tensor, targets: Tensor) -> Iterator[_Part]:
+        log_probs = torch.cat(by_rank, 1).index_select(1, self.rank)
+        return log_probs, head_scores.logsumexp(-1)
+
+    def _parts(self, hidden: Tensor, targets: Tensor) -> Iterator[_ClusterRows]:
         """The head, which scores all tokens, then each further cluster with its own tokens."""
         ranks = self.rank[targets]
         clusters = self._cluster(ranks)
-        every_row = torch.arange(len(ranks), device=ranks.device)
-        yield _Part(every_row, *self._head(hidden), self._entry(ranks))
+        all_rows = torch.arange(len(ranks), device=ranks.device)
+        head_hidden, head_weight = self._head(hidden)
+        yield _ClusterRows(all_rows, head_hidden, head_weight, self._entry(ranks))
 
         for c in range(1, len(self.bounds) - 1):
             rows = (clusters == c).nonzero().squeeze(1)
-            tail = self._tail(c, hidden.index_select(0, rows))
+            tail_hidden = self._tail(c, hidden.index_select(0, rows))
             words = ranks[rows] - self.bounds[c]
-            yield _Part(rows, tail, self._words(c), words)
+            yield _ClusterRows(rows, tail_hidden, self._words(c), words)
 
     def _entry(self, ranks: Tensor) -> Tensor:
         """Rows of the head's weight: words of the first cluster, then one for each further

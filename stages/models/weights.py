@@ -70,11 +70,13 @@ PRECISIONS = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.floa
 
 
 def _require_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Raises: ValueError if names, shapes or dtypes do not match the model, or a weight is not
-    finite.
+    """Check that weights fit a model.
 
     The precision may differ from the model's, as in imported models; PRECISIONS lists those
     allowed.
+
+    Raises: ValueError if names, shapes or dtypes do not match the model, or a weight is not
+    finite.
     """
     expected = _forms(model.state_dict())
     forms = _forms(tensors)
@@ -163,6 +165,9 @@ def _with_rows(tensor: Tensor, initial: Tensor | None, name: str) -> Tensor:
     num_added = len(initial) - len(tensor)
     if num_added <= 0 or initial.shape[1:] != tensor.shape[1:]:
         return tensor
+
+    # new rows lie near the mean of the others
     mean = tensor.float().mean(0)
-    added = torch.randn(num_added, *tensor.shape[1:]) * ADDED_ROWS
-    return torch.cat((tensor, (mean + added).to(tensor.dtype)))
+    noise = torch.randn(num_added, *tensor.shape[1:]) * ADDED_ROWS
+    added = (mean + noise).to(tensor.dtype)
+    return torch.cat((tensor, added))

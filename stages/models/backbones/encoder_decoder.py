@@ -42,14 +42,18 @@ class EncoderDecoder(Backbone, ReadsSource):
 
     def begin(self, source: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
         x = self._placed(source, 0)
+        # for scores [B, heads, queries, keys]
         key_mask = None if mask is None else mask[:, None, None, :]
         for block in self.encoder:
             x = block(x, key_mask)
         encoded = self.encoder_norm(x)
+
+        # keys and values of the source do not change while the target is read
         state = {} if mask is None else {"source_mask": mask}
         for number, block in enumerate(self.blocks, 1):
             source_attention: Attention = block.source_attention  # type: ignore[assignment]
-            state |= source_attention.of(encoded).named(f"block{number}.source")
+            heads = source_attention.of(encoded)
+            state |= heads.named(f"block{number}.source")
         return state
 
     def read(self, inputs: Inputs) -> Encoding:

@@ -152,15 +152,19 @@ class HuggingFace(Backbone, JoinsRows):
         self, embedded: Tensor, state: WindowCache | None
     ) -> tuple[Tensor, WindowCache]:
         """Read inputs [B, n, d] after those of the state; None: windows begin."""
-        rows, number = embedded.shape[:2]
+        num_rows, num_positions = embedded.shape[:2]
+        lengths: Sequence[int] = (0,) * num_rows
         arguments: dict[str, Any] = {}
         if state is not None:
+            # models name their cache differently
             name = next(name for name in NAMES if name in self._arguments)
             arguments = {name: state.copied()} | self._of_padding(state, embedded)
+            lengths = state.lengths
+
         output = self.model(inputs_embeds=embedded, use_cache=True, return_dict=True, **arguments)
         cache = next(output[name] for name in NAMES if output.get(name) is not None)
-        lengths = (0,) * rows if state is None else state.lengths
-        return output[0], WindowCache(cache, [length + number for length in lengths])
+        after = [length + num_positions for length in lengths]
+        return output[0], WindowCache(cache, after)
 
     def _of_padding(self, state: WindowCache, embedded: Tensor) -> dict[str, Tensor]:
         """Arguments that tell a model which inputs of its cache are padding; none if all count."""
@@ -256,7 +260,10 @@ class HuggingFaceEncoderDecoder(Backbone, ReadsSource):
         return Encoding(hidden, ffn_input, source | _layers(read[self._cache]))
 
     def _require_places(self, embedded: Tensor) -> None:
-        """Raises: UsageError for a sentence that is longer than the model has positions."""
+        """Check the length of sentences.
+
+        Raises: UsageError for a sentence that is longer than the model has positions.
+        """
         if self.max_positions is not None and embedded.shape[1] > self.max_positions:
             raise UsageError(
                 f"A sentence has {embedded.shape[1]:,} tokens, and the model reads {self.max_positions:,}: cut it."
@@ -273,9 +280,10 @@ def sides_of(model: Any) -> nn.ModuleDict:
 
 def _layers(cache: Any) -> dict[str, Tensor]:
     """Keys and values of every layer, by name."""
-    layers = zip(cache.self_attention_cache.layers, cache.cross_attention_cache.layers, strict=True)
+    past_layers = cache.self_attention_cache.layers
+    source_layers = cache.cross_attention_cache.layers
     tensors = {}
-    for number, (past, source) in enumerate(layers):
+    for number, (past, source) in enumerate(zip(past_layers, source_layers, strict=True)):
         parts = (past.keys, past.values, source.keys, source.values)
         for name, tensor in zip(LAYER, parts, strict=True):
             tensors[f"layer{number}.{name}"] = tensor
@@ -316,20 +324,21 @@ class TextEncoder(Backbone, EmbedsTexts):
         For documents, which have a mask, hidden is [B, L, d].
         """
         embedded = inputs.embedded
-        rows = len(embedded)
-        before = self.before.expand(rows, -1, -1)
+        num_rows, length = embedded.shape[:2]
+        before = self.before.expand(num_rows, -1, -1)
         if inputs.mask is not None:
             # A model that puts nothing before a text reads `<eos>` there, so that inputs have rows.
             first = before if len(self.before) else embedded[:, :1]
             hidden, _ = self._documents(first, embedded[:, 1:], inputs.mask[:, 1:])
             # of the tokens before a text, only the last counts as an input
             start = first.shape[1] - 1
-            return Encoding(hidden[:, start : start + embedded.shape[1]], None)
+            return Encoding(hidden[:, start : start + length], None)
 
-        after = self.after.expand(rows, -1, -1)
-        hidden = self._hidden(torch.cat((before, embedded, after), 1), None)
-        whole = hidden.new_ones(hidden.shape[:2], dtype=torch.bool)
-        vector = self.vector(hidden, whole)
+        after = self.after.expand(num_rows, -1, -1)
+        text = torch.cat((before, embedded, after), 1)
+        hidden = self._hidden(text, None)
+        all_positions = hidden.new_ones(hidden.shape[:2], dtype=torch.bool)
+        vector = self.vector(hidden, all_positions)
         return Encoding(vector[:, None], None)
 
     def embed(self, inputs: Inputs) -> Tensor:
@@ -350,19 +359,22 @@ class TextEncoder(Backbone, EmbedsTexts):
         Returns: hidden states, and the positions that count. [SEP] follows the last input that
             counts, so padding is behind it.
         """
-        rows = len(texts)
+        num_rows, _, width = texts.shape
         num_after = len(self.after)
-        room = texts.new_zeros(rows, num_after, texts.shape[2])
+        room = texts.new_zeros(num_rows, num_after, width)
         inputs = torch.cat((first, texts, room), 1)
 
         # the last special tokens stand where each text ends, not where the longest does
         stops = first.shape[1] + mask.sum(1)
-        positions = stops[:, None] + torch.arange(num_after, device=stops.device)
-        after = self.after.expand(rows, -1, -1)
-        inputs = inputs.scatter(1, positions[..., None].expand(room.shape), after)
+        offsets = torch.arange(num_after, device=stops.device)
+        positions = stops[:, None] + offsets  # [B, S]
+        index = positions[..., None].expand(room.shape)
+        after = self.after.expand(num_rows, -1, -1)
+        inputs = inputs.scatter(1, index, after)
 
         ends = stops + num_after
-        is_counted = torch.arange(inputs.shape[1], device=ends.device) < ends[:, None]
+        all_positions = torch.arange(inputs.shape[1], device=ends.device)
+        is_counted = all_positions < ends[:, None]
         return self._hidden(inputs, is_counted), is_counted
 
     def _hidden(self, embedded: Tensor, counted: Tensor | None) -> Tensor:

@@ -3,7 +3,7 @@ the segment.
 """
 
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -85,19 +85,21 @@ class SlotWriter(nn.Module):
 
     def forward(self, memory: Tensor, read: Tensor) -> Tensor:
         """Slots [B, k, d] and rows [B, S, d] -> new slots, [B, k, d]."""
-        with torch.autocast(
-            memory.device.type, enabled=False
-        ):  # half precision would change slots without input
-            read = read.to(memory.dtype)
-            itself, others = self.weights(memory, read).tensor_split((1,), 3)
-            mixed = itself * self._by_head(memory) + others @ self._by_head(self.value(read))
+        # half precision would change slots without input
+        with torch.autocast(memory.device.type, enabled=False):
+            rows = read.to(memory.dtype)
+            # a slot reads itself [B, heads, k, 1], and the rows [B, heads, k, S]
+            itself, others = self.weights(memory, rows).tensor_split((1,), 3)
+            slots_by_head = self._by_head(memory)
+            values_by_head = self._by_head(self.value(rows))
+            mixed = itself * slots_by_head + others @ values_by_head
             return biased_norm(mixed.transpose(1, 2).flatten(2), self.bias)
 
     def _by_head(self, x: Tensor) -> Tensor:
         return x.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
 
-class Carried(NamedTuple):
+class MemformerState(NamedTuple):
     """State that is passed from call to call."""
 
     memory: Tensor
@@ -179,66 +181,77 @@ class Memformer(Backbone):
             return self.read(inputs).state
         return self._state(self._encoded(carried)._replace(before=inputs.embedded))
 
-    def _opened(self, inputs: Inputs) -> Carried:
+    def _opened(self, inputs: Inputs) -> MemformerState:
+        """The state that came with the inputs, or that of an empty stream."""
         state = inputs.state
-        like = inputs.embedded
         if state is not None:
-            past = [
-                Heads.of(state, f"block{number + 1}.past") for number in range(len(self.blocks))
-            ]
-            return Carried(
-                state["memory"], state["before"], state["segment"], cast(list[Heads], past)
-            )
-        rows, _, width = like.shape
-        empty = like.new_empty(rows, 0, width)
-        return Carried(
-            empty if self.writer is None else self.writer.begin(rows),
-            empty,
-            empty,
-            self._no_past(like),
-        )
+            past = []
+            for number in range(1, len(self.blocks) + 1):
+                heads = Heads.of(state, f"block{number}.past")
+                assert heads is not None, "the state is of another model"
+                past.append(heads)
+            return MemformerState(state["memory"], state["before"], state["segment"], past)
+
+        embedded = inputs.embedded
+        num_rows, _, width = embedded.shape
+        empty = embedded.new_empty(num_rows, 0, width)
+        memory = empty if self.writer is None else self.writer.begin(num_rows)
+        return MemformerState(memory, empty, empty, self._no_past(embedded))
 
     def _no_past(self, like: Tensor) -> list[Heads]:
-        empty = like.new_empty(len(like), self.heads, 0, like.shape[2] // self.heads)
+        """Keys and values of no position, for each block."""
+        num_rows, _, width = like.shape
+        empty = like.new_empty(num_rows, self.heads, 0, width // self.heads)
         return [Heads(empty, empty)] * len(self.blocks)
 
-    def _state(self, carried: Carried) -> dict[str, Tensor]:
+    def _state(self, carried: MemformerState) -> dict[str, Tensor]:
         state = {"memory": carried.memory, "before": carried.before, "segment": carried.segment}
         for number, past in enumerate(carried.past, 1):
             state |= past.named(f"block{number}.past")
         return state
 
-    def _encoded(self, carried: Carried) -> Carried:
+    def _encoded(self, carried: MemformerState) -> MemformerState:
         """At the start of a segment, let the encoder read the previous one and update the memory."""
-        if carried.segment.shape[1] or not carried.before.shape[1]:
+        is_within_segment = carried.segment.shape[1] > 0
+        has_previous = carried.before.shape[1] > 0
+        if is_within_segment or not has_previous:
             return carried
+
         x = carried.before + self.encoder_positions
         if self.summary_tokens is not None:
-            x = torch.cat((x, self.summary_tokens.expand(len(x), -1, -1)), 1)
+            summary = self.summary_tokens.expand(len(x), -1, -1)
+            x = torch.cat((x, summary), 1)
         x = self.dropout(x * self.scale)
         for block in self.encoder:
             x = block(x, memory=carried.memory)
         encoded = self.encoder_norm(x)
-        memory = carried.memory if self.writer is None else self.writer(carried.memory, encoded)
+
+        memory = carried.memory
+        if self.writer is not None:
+            memory = self.writer(memory, encoded)
         return carried._replace(memory=memory, before=encoded)
 
-    def _read(self, embedded: Tensor, carried: Carried) -> tuple[Tensor, Tensor, Carried]:
+    def _read(
+        self, embedded: Tensor, carried: MemformerState
+    ) -> tuple[Tensor, Tensor, MemformerState]:
         """f, g and the state after positions of one segment."""
         place = carried.segment.shape[1]
         positions = self.decoder_positions[place : place + embedded.shape[1]]
         x = self.dropout((embedded + positions) * self.scale)
 
+        # the first segment has no segment before it to read
+        has_source = carried.before.shape[1] > 0
         past = []
         for block, block_past in zip(self.blocks, carried.past, strict=True):
             attention: Attention = block.source_attention  # type: ignore[assignment]
-            # the first segment has no segment before it to read
-            has_source = carried.before.shape[1] > 0
             encoded = attention.of(carried.before) if has_source else None
             x, ffn_input, heads = block(x, block_past, encoded)
             past.append(heads)
 
         segment = torch.cat((carried.segment, embedded), 1)
         after = carried._replace(segment=segment, past=past)
+        # at its end, a segment becomes the previous one, and an empty one begins
         if segment.shape[1] == self.length:
-            after = Carried(carried.memory, segment, segment[:, :0], self._no_past(embedded))
+            empty = segment[:, :0]
+            after = MemformerState(carried.memory, segment, empty, self._no_past(embedded))
         return self.norm(x), ffn_input, after

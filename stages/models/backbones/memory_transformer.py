@@ -21,16 +21,18 @@ class Rows(nn.Module):
 
     def __init__(self, config: MemoryTransformerConfig) -> None:
         super().__init__()
-        self.heads = config.heads
         width = config.width
+        head_width = width // config.heads
+        self.heads = config.heads
         self.attention_norm = nn.LayerNorm(width)
         self.ffn_norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.content_bias = nn.Parameter(torch.zeros(config.heads, width // config.heads))
+        self.content_bias = nn.Parameter(torch.zeros(config.heads, head_width))
         self.out = nn.Linear(width, width)
         self.ffn = Dense(config, DenseSettings())
         self.attention_dropout = Dropout(config.attention_dropout)
         self.dropout = Dropout(config.dropout)
+
         initialize(self, self.out, config.layers)
         self.ffn.initialize(config.layers)
 
@@ -93,7 +95,7 @@ class WeightedValues(NamedTuple):
     values: Tensor
 
 
-class Block(StreamBlock):
+class MemoryBlock(StreamBlock):
     """A block in which memory rows read themselves and E, the inputs at the M positions before the
     segment.
 
@@ -146,10 +148,12 @@ class Block(StreamBlock):
     ) -> WeightedValues:
         """Attention of memory rows to themselves and to E."""
         ((begin, _, _),) = passage.spans
-        k, v = self.rows.keys_values(
-            torch.cat((rows, past[:, begin : passage.cached - passage.place]), 1)
-        )
-        return WeightedValues(self.rows.content_scores(self.rows.queries(rows), k).softmax(-1), v)
+        segment_start = passage.cached - passage.place
+        extent = past[:, begin:segment_start]
+        k, v = self.rows.keys_values(torch.cat((rows, extent), 1))
+        q = self.rows.queries(rows)
+        scores = self.rows.content_scores(q, k)
+        return WeightedValues(scores.softmax(-1), v)
 
     def token_attention(
         self, past: Tensor, rows: Tensor, tokens: Tensor, passage: SegmentContext
@@ -158,14 +162,17 @@ class Block(StreamBlock):
         segment.
         """
         ((begin, _, _),) = passage.spans
-        first = passage.cached - passage.place if self.bottleneck else begin
+        segment_start = passage.cached - passage.place
+        first = segment_start if self.bottleneck else begin
         q = self.tokens.queries(tokens)
         k, v = self.tokens.keys_values(torch.cat((rows, past[:, first:], tokens), 1))
+
+        # rows have no positions, so their scores are by content alone
         k_rows, k_tokens = k.tensor_split((self.memory_tokens,), 2)
         by_token = self.tokens.token_scores(q, k_tokens, passage)
-        return WeightedValues(
-            torch.cat((self.tokens.content_scores(q, k_rows), by_token), 3).softmax(-1), v
-        )
+        by_row = self.tokens.content_scores(q, k_rows)
+        scores = torch.cat((by_row, by_token), 3)
+        return WeightedValues(scores.softmax(-1), v)
 
 
 class MemoryTransformer(SegmentedByDistance):
@@ -190,4 +197,4 @@ class MemoryTransformer(SegmentedByDistance):
         self.controller = (
             Rows(config) if config.shared_controller and config.memory_tokens else None
         )
-        return [Block(config, number + 1, self.controller) for number in range(config.layers)]
+        return [MemoryBlock(config, number + 1, self.controller) for number in range(config.layers)]

@@ -43,7 +43,7 @@ class StreamBlock(nn.Module, ABC):
         """
 
 
-class Carried(NamedTuple):
+class SegmentedState(NamedTuple):
     """State passed from passage to passage."""
 
     cached: Tensor
@@ -101,15 +101,16 @@ class Segmented(Backbone):
         """Embeddings [B, n, d] and state -> hidden [B, n, d] (f), ffn_input [B, n, d] (g), the
         state after them.
 
-        The state is `Carried`: `cached`, `place`, int64 [1], and the memory of each block under its
+        The state is `SegmentedState`: `cached`, `place`, int64 [1], and the memory of each block under its
         number.
         """
-        carried = (
-            self._begin(inputs.embedded) if inputs.state is None else self._carried(inputs.state)
-        )
+        state = inputs.state
+        carried = self._begin(inputs.embedded) if state is None else self._carried(state)
+
         hidden: list[Tensor] = []
         ffn_inputs: list[Tensor] = []
         losses: list[Tensor] = []
+
         length = inputs.embedded.shape[1]
         borders = self._borders(length, carried.place)
         for start, stop in pairwise((0, *borders, length)):
@@ -123,18 +124,18 @@ class Segmented(Backbone):
         auxiliary_loss = torch.stack(losses).sum() if losses else None
         # The place stays on the CPU, so that reading it does not wait for a GPU.
         place = torch.tensor([carried.place])
-        state = {"cached": carried.cached, "place": place} | in_blocks(carried.memories)
-        return Encoding(torch.cat(hidden, 1), ffn_input, state, auxiliary_loss)
+        after = {"cached": carried.cached, "place": place} | in_blocks(carried.memories)
+        return Encoding(torch.cat(hidden, 1), ffn_input, after, auxiliary_loss)
 
-    def _begin(self, embedded: Tensor) -> Carried:
+    def _begin(self, embedded: Tensor) -> SegmentedState:
         """State before the first position of streams with embeddings [B, n, d]."""
         cached = embedded.new_empty((len(self.blocks), len(embedded), 0, embedded.shape[2]))
         memories = [cast(StreamBlock, block).begin(embedded) for block in self.blocks]
-        return Carried(cached, 0, memories)
+        return SegmentedState(cached, 0, memories)
 
-    def _carried(self, state: Mapping[str, Tensor]) -> Carried:
+    def _carried(self, state: Mapping[str, Tensor]) -> SegmentedState:
         """State from its tensors by name."""
-        return Carried(state["cached"], int(state["place"]), of_blocks(state, self.memories))
+        return SegmentedState(state["cached"], int(state["place"]), of_blocks(state, self.memories))
 
     def _borders(self, number: int, place: int) -> list[int]:
         """Positions at which to cut a call into passages: the ends of segments, if they cannot be
@@ -150,8 +151,8 @@ class Segmented(Backbone):
         return list(range(self.length - place, number, self.length))
 
     def _read(
-        self, inputs: Inputs, carried: Carried
-    ) -> tuple[Tensor, Tensor | None, Carried, list[Tensor]]:
+        self, inputs: Inputs, carried: SegmentedState
+    ) -> tuple[Tensor, Tensor | None, SegmentedState, list[Tensor]]:
         """f, g and the state for positions that are read together, and the auxiliary losses of
         layers.
         """
@@ -196,7 +197,7 @@ class Segmented(Backbone):
             if attended.auxiliary_loss is not None:
                 losses.append(attended.auxiliary_loss)
 
-        after = Carried(torch.stack(caches), place_after, memories)
+        after = SegmentedState(torch.stack(caches), place_after, memories)
         return self.block_output(x[:, num_leading:]), ffn_input, after, losses
 
     def _spans(self, cached: int, number: int, place: int) -> list[Span]:
@@ -207,7 +208,8 @@ class Segmented(Backbone):
             # The first segment may have begun among the cached positions, the last may go on.
             first = max(start, cached)
             stop = min(start + self.length, end)
-            spans.append(Span(max(0, start - self.memory), first, stop))
+            begin = max(0, start - self.memory)
+            spans.append(Span(begin, first, stop))
         return spans
 
 

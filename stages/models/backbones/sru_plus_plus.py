@@ -51,12 +51,14 @@ class _Cells(torch.autograd.Function):
     def forward(
         ctx: Any, candidate: Tensor, forget: Tensor, carry: Tensor, before: Tensor
     ) -> Tensor:
+        """Cells [L, B, d]; shapes of the arguments are those of `cells`."""
         cell = torch.empty_like(candidate)
         gate = torch.empty_like(forget)
+        carry_of_row = carry.expand_as(before)
         last = before
-        rows = carry.expand_as(before)
+        # written in place: a step makes no tensor of its own
         for u, z, f, c in zip(candidate, forget, gate, cell, strict=True):
-            torch.addcmul(z, rows, last, out=f).sigmoid_()
+            torch.addcmul(z, carry_of_row, last, out=f).sigmoid_()
             torch.lerp(u, last, f, out=c)
             last = c
         ctx.save_for_backward(candidate, gate, cell, carry, before)
@@ -64,22 +66,26 @@ class _Cells(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad_cells: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Gradients of candidate and forget [L, B, d], carry [d], and the cell before [B, d]."""
         candidate, gate, cell, carry, before = ctx.saved_tensors
         earlier = torch.cat((before[None], cell[:-1]))
+
         # dc_t / dz_t; with it dc_t / dc_{t-1} = f_t + v dc_t / dz_t.
         by_forget = (earlier - candidate) * gate * (1 - gate)
         by_earlier = torch.addcmul(gate, carry, by_forget)
-        total = grad.contiguous().clone()
+
+        # A cell has a gradient of its own, and one through the next cell: from the last to the
+        # first.
+        total = grad_cells.contiguous().clone()
         for t in range(len(total) - 1, 0, -1):
             total[t - 1].addcmul_(total[t], by_earlier[t])
-        to_forget = total * by_forget
-        return (
-            total * (1 - gate),
-            to_forget,
-            (to_forget * earlier).sum((0, 1)),
-            total[0] * by_earlier[0],
-        )
+
+        grad_candidate = total * (1 - gate)
+        grad_forget = total * by_forget
+        grad_carry = (grad_forget * earlier).sum((0, 1))
+        grad_before = total[0] * by_earlier[0]
+        return grad_candidate, grad_forget, grad_carry, grad_before
 
 
 class Projection(nn.Module):
@@ -113,21 +119,25 @@ class Projection(nn.Module):
             self.out.weight.mul_((1 - config.dropout) ** 0.5)
 
     def forward(self, raw: Tensor, passage: SegmentContext) -> Tensor:
+        """Cached inputs and inputs [B, M + L, d] -> projections of the inputs, [B, L, e]."""
         if self.keys_values is None or self.alpha is None:
             mixed = self.down(raw[:, passage.cached :])
         else:
             z = self.down(raw)
             queries = z[:, passage.cached :]
-            mixed = queries + self.alpha * self._attended(queries, z, passage)
+            attended = self._attended(queries, z, passage)
+            mixed = queries + self.alpha * attended
         return self.out(self.dropout(self.norm(mixed)))
 
     def _attended(self, queries: Tensor, z: Tensor, passage: SegmentContext) -> Tensor:
+        """What queries [B, L, e] read of z [B, M + L, e], up to their own position: [B, L, e]."""
         assert self.keys_values is not None
         ((begin, _, stop),) = passage.spans  # one span, because cells are memory
         keys, values = self.keys_values(z[:, begin:stop]).chunk(2, -1)
         q = self._by_head(queries)
         k = self._by_head(keys)
         v = self._by_head(values)
+
         mask = lower(q.shape[2], k.shape[2], z.device)
         dropout = self.attention_dropout if self.training else 0.0
         read = F.scaled_dot_product_attention(q, k, v, mask, dropout)
@@ -162,16 +172,17 @@ class Layer(StreamBlock):
     def __init__(self, config: SRUPlusPlusConfig, number: int) -> None:
         super().__init__()
         self.projection = Projection(config, config.attends(number))
-        self.carry_forget, self.carry_highway = (
-            nn.Parameter(torch.empty(config.width)) for _ in range(2)
-        )
+        self.carry_forget = nn.Parameter(torch.empty(config.width))
+        self.carry_highway = nn.Parameter(torch.empty(config.width))
         self.forget_bias = nn.Parameter(torch.zeros(config.width))
         self.highway_bias = nn.Parameter(torch.empty(config.width))
-        for carry in (self.carry_forget, self.carry_highway):
-            nn.init.uniform_(carry, -1, 1)
+
+        nn.init.uniform_(self.carry_forget, -1, 1)
+        nn.init.uniform_(self.carry_highway, -1, 1)
         nn.init.constant_(self.highway_bias, config.highway_bias)
         # After the last layer comes the dropout of the output.
-        self.dropout = Dropout(config.dropout if number < config.layers else 0.0)
+        is_last = number >= config.layers
+        self.dropout = Dropout(0.0 if is_last else config.dropout)
 
     def begin(self, x: Tensor) -> Cell:
         return Cell(x.new_zeros(len(x), x.shape[2]))
@@ -181,27 +192,36 @@ class Layer(StreamBlock):
     ) -> tuple[Tensor, None, Attended[Cell]]:
         run = self.run(past, x, passage, memory)
         with torch.autocast(x.device.type, enabled=False):
-            # One mask for all positions: otherwise an element dropped at one position would return
-            # at the next.
-            mask = self.dropout(torch.ones_like(run.cells[0]))
+            # [B, L, d] each
             cells_by_row = run.cells.transpose(0, 1)
             highway = run.highway.transpose(0, 1)
+
+            # One mask for all positions: otherwise an element dropped at one position would return
+            # at the next.
+            last_cell = run.cells[-1]
+            mask = self.dropout(torch.ones_like(last_cell))
             change = (cells_by_row - x) * mask[:, None]
             h = x + change * highway
-        return h, None, Attended(h, Cell(run.cells[-1]))
+        return h, None, Attended(h, Cell(last_cell))
 
     def run(self, past: Tensor, x: Tensor, passage: SegmentContext, memory: Cell) -> Run:
-        """Run the recurrence over x [B, L, d], after cached inputs [B, M, d] and the previous cell."""
-        u = self.projection(torch.cat((past, x), 1), passage)
+        """Run the recurrence over x [B, L, d], after cached inputs [B, M, d] and the previous cell.
+
+        Results are [L, B, d].
+        """
+        projected = self.projection(torch.cat((past, x), 1), passage)
         # half precision loses sums in the cells
         with torch.autocast(x.device.type, enabled=False):
-            candidate, forget, highway = u.to(x.dtype).transpose(0, 1).chunk(3, -1)
+            by_position = projected.to(x.dtype).transpose(0, 1)
+            candidate, forget, highway = by_position.chunk(3, -1)
             forget = forget + self.forget_bias
             first = memory.c.to(x.dtype)
             c = cells(candidate.contiguous(), forget, self.carry_forget, first)
+
             # the cell before each position
             earlier = torch.cat((first[None], c[:-1]))
-            r = torch.sigmoid(highway + self.highway_bias + self.carry_highway * earlier)
+            carried = self.carry_highway * earlier
+            r = torch.sigmoid(highway + self.highway_bias + carried)
         return Run(c, earlier, forget, r)
 
 

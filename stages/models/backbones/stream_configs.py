@@ -72,7 +72,10 @@ class SegmentedConfig(BackboneConfig):
         return {"cached": cached, "place": StateArray((1,), "int64")} | memories
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if a layer cannot read such segments."""
+        """Lengths of segments and memory, checked by all layers.
+
+        Raises: UsageError if a layer cannot read such segments.
+        """
         memory = segment_length if self.mem_length is None else self.mem_length
         lengths = {"segment_length": segment_length, "mem_length": memory}
         # Called only for its errors: each layer checks whether it can read such segments.
@@ -176,7 +179,10 @@ class MemoryTransformerConfig(DistancesConfig, BlockSizes):
         return Reads(FEED_FORWARD_KEYS)
 
     def memory_spec(self, block: int, context: int) -> Nothing:
-        """Raises: UsageError if there are memory tokens, but no earlier positions for them to read."""
+        """Blocks carry nothing but cached inputs.
+
+        Raises: UsageError if there are memory tokens, but no earlier positions for them to read.
+        """
         if self.memory_tokens and not self.mem_length:
             raise UsageError(
                 "Memory tokens read the positions before a segment: --mem-length must be 1 or more (or "
@@ -290,7 +296,9 @@ class MemformerConfig(BlockSizes):
         return {"segment_length": segment_length}
 
     def reading(self, windows: WindowSettings) -> Self:
-        """Raises: UsageError for another segment length: a memformer learns a vector for each
+        """The same model: segments keep their length.
+
+        Raises: UsageError for another segment length: a memformer learns a vector for each
         position of a segment.
         """
         if windows.context != self.segment_length:
@@ -309,7 +317,9 @@ def carrying_backbones() -> list[str]:
 
 
 def require_carried(settings: Mapping[str, Any], backbone: str, *, other: bool) -> None:
-    """Raises: UsageError if `mem_length` is given for a backbone that does not have it.
+    """Check that a model has a `mem_length`.
+
+    Raises: UsageError if `mem_length` is given for a backbone that does not have it.
 
     Args:
         settings: settings of a model that a user names.

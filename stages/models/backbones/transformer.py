@@ -16,7 +16,7 @@ from stages.models.layers.sinusoids import sinusoids
 from stages.models.layers.stacks import ChosenLayers, initialize_layers
 
 
-class Positions(nn.Module):
+class SinusoidalPositions(nn.Module):
     """Position embeddings, learned or sinusoidal, which are added to token embeddings."""
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -45,7 +45,7 @@ class Positions(nn.Module):
         return self.learned[first : first + length]
 
 
-class Block(ChosenLayers):
+class TransformerBlock(ChosenLayers):
     """A pre-norm block: lookup, attention, feed-forward."""
 
     def forward(
@@ -70,10 +70,12 @@ class Block(ChosenLayers):
         after them.
         """
         x, lookup_memory = self.look_up(x, inputs.tokens, inputs.document_offset, memory.lookup)
+        normalized = self.attention_norm(x)
         attended, attention_memory = self.attention.continue_window(
-            self.attention_norm(x), memory.attention, place
+            normalized, memory.attention, place
         )
-        hidden, ffn_input = self._fed(x + self.dropout(attended))
+        x = x + self.dropout(attended)
+        hidden, ffn_input = self._fed(x)
         return hidden, ffn_input, BlockMemory(attention_memory, lookup_memory)
 
     def _fed(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,9 +93,12 @@ class Transformer(Backbone, Compilable):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.scale = config.width**0.5
-        self.positions = Positions(config)
+        self.positions = SinusoidalPositions(config)
         self.dropout = Dropout(config.dropout)
-        blocks = [Block(config, number + 1, WINDOW_ATTENTION) for number in range(config.layers)]
+        blocks = [
+            TransformerBlock(config, number + 1, WINDOW_ATTENTION)
+            for number in range(config.layers)
+        ]
         initialize_layers(blocks, config.layers)
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(config.width)
@@ -123,18 +128,21 @@ class Transformer(Backbone, Compilable):
         An empty state is the start of the window.
         """
         embedded = inputs.embedded
+        length = embedded.shape[1]
         place = int(state["place"]) if state else 0
-        positions = self.positions(embedded.shape[1], embedded.device, place)
+        positions = self.positions(length, embedded.device, place)
         x = self.dropout(embedded * self.scale + positions)
 
-        memories = [cast(Block, block).begin(x) for block in self.blocks]
+        memories = [cast(TransformerBlock, block).begin(x) for block in self.blocks]
         if state:
             memories = of_blocks(state, memories)
         for number, block in enumerate(self.blocks):
             memory = memories[number]
-            x, ffn_input, memories[number] = cast(Block, block).continue_window(
+            x, ffn_input, memories[number] = cast(TransformerBlock, block).continue_window(
                 x, inputs, memory, place
             )
+
         # The place stays on the CPU, so that reading it does not wait for a GPU.
-        after: dict[str, Tensor] = {"place": torch.tensor([place + embedded.shape[1]])}
-        return Encoding(self.norm(x), ffn_input, after | in_blocks(memories))
+        place_after = torch.tensor([place + length])
+        after: dict[str, Tensor] = {"place": place_after} | in_blocks(memories)
+        return Encoding(self.norm(x), ffn_input, after)

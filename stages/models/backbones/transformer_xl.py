@@ -16,7 +16,7 @@ from stages.models.layers.stacks import ChosenLayers, initialize_layers
 from stages.models.layers.sublayer import Attended, SegmentContext, StreamInputs
 
 
-class Block(ChosenLayers, StreamBlock):
+class StreamTransformerBlock(ChosenLayers, StreamBlock):
     """A pre-norm block: lookup, attention, feed-forward."""
 
     def __init__(self, config: TransformerXLConfig, number: int) -> None:
@@ -43,11 +43,14 @@ class Block(ChosenLayers, StreamBlock):
         # As in `look_up`: offsets that only a lookup asked for are not the attention's.
         if not self.attention_reads_documents:
             passage = passage._replace(document_offset=None)
+
         attended: Attended[Any] = self.attention(inputs, passage, memory.attention)
         x = x + self.dropout(attended.hidden)
         ffn_input = self.ffn_norm(x)
-        after = attended._replace(memory=memory._replace(attention=attended.memory))
-        return x + self.dropout(self.ffn(ffn_input)), ffn_input, after
+        hidden = x + self.dropout(self.ffn(ffn_input))
+
+        memory_after = memory._replace(attention=attended.memory)
+        return hidden, ffn_input, attended._replace(memory=memory_after)
 
 
 class TransformerXL(SegmentedByDistance, Compilable):
@@ -58,7 +61,7 @@ class TransformerXL(SegmentedByDistance, Compilable):
     """
 
     def build_blocks(self, config: TransformerXLConfig) -> list[StreamBlock]:
-        blocks = [Block(config, number + 1) for number in range(config.layers)]
+        blocks = [StreamTransformerBlock(config, number + 1) for number in range(config.layers)]
         initialize_layers(blocks, config.layers)
         return [*blocks]
 

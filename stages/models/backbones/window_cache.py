@@ -111,22 +111,29 @@ def join(states: Sequence[WindowCache]) -> WindowCache:
     if len(states) == 1:
         return states[0]
     lengths = [length for state in states for length in state.lengths]
+    max_length = max(lengths)
     caches = [state._cache for state in states]
+
+    # the n-th layers of all states become the n-th layer
     by_layer = zip(*(cache.layers for cache in caches), strict=True)
-    layers = [_joined(layers, max(lengths)) for layers in by_layer]
+    layers = [_joined(layers, max_length) for layers in by_layer]
     return WindowCache(_with_layers(caches[0], layers), lengths)
 
 
 def _tensors(cache: Any) -> Iterator[tuple[str, Tensor]]:
     """The tensors [B, …] of a cache by name."""
     if isinstance(cache, list):
-        yield from ((f"state{number}", tensor) for number, tensor in enumerate(cache))
+        for number, tensor in enumerate(cache):
+            yield f"state{number}", tensor
         return
+
     for number, layer in enumerate(cache.layers):
         if _has_keys(layer):
-            yield from ((f"layer{number}.{name}", getattr(layer, name)) for name in KEYS)
+            for name in KEYS:
+                yield f"layer{number}.{name}", getattr(layer, name)
         for name, states in _states(layer).items():
             for place, tensor in states.items():
+                # a state that was not reached yet is no tensor
                 if isinstance(tensor, Tensor):
                     yield f"layer{number}.{name}{place}", tensor
 

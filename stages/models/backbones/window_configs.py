@@ -49,7 +49,10 @@ class TransformerConfig(AttentionConfig):
         return all(self.layer_in("attention", block).in_pieces for block in blocks)
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if segments are longer than the learned positions."""
+        """Settings that follow from the segment length.
+
+        Raises: UsageError if segments are longer than the learned positions.
+        """
         if self.positions == "sinusoidal":
             return {}
         longest = self.max_positions or segment_length
@@ -98,7 +101,9 @@ class ImportedConfig(BackboneConfig):
         architecture: dict[str, Any]
 
     def sizes(self, segment_length: int) -> dict[str, Any]:
-        """Raises: UsageError if the model was not imported, or cannot read segments or documents of
+        """Settings that follow from the segment length.
+
+        Raises: UsageError if the model was not imported, or cannot read segments or documents of
         this length.
         """
         if not self.architecture:

@@ -125,17 +125,21 @@ class CompressiveAttention(StreamAttention[Slots], HasSeparateParameters):
         """
         ((begin, first, stop),) = passage.spans
         slots = memory.slots.to(inputs.raw.dtype)
-        x = torch.cat((inputs.norm(slots), inputs.normalized[:, begin:]), 1)
+        normalized_slots = inputs.norm(slots)
+        x = torch.cat((normalized_slots, inputs.normalized[:, begin:]), 1)
 
         # Indices counted from the first cached input; now they count from the first slot.
         shift = slots.shape[1] - begin
         span = Span(0, first + shift, stop + shift)
-        distances = passage.distances
-        # Slots are farther back than cached inputs.
-        if len(distances) <= span.stop:
-            vectors = sinusoids(span.stop + 1, distances.shape[1], distances.device).flip(0)
-            distances = self.dropout(vectors.to(distances.dtype))
         cached = passage.cached + shift
+
+        # Slots are farther back than cached inputs.
+        distances = passage.distances
+        if len(distances) <= span.stop:
+            num_distances = span.stop + 1
+            # Distances fall from the farthest position to 0.
+            vectors = sinusoids(num_distances, distances.shape[1], distances.device).flip(0)
+            distances = self.dropout(vectors.to(distances.dtype))
         return x, passage._replace(cached=cached, spans=[span], distances=distances)
 
     def looked(

@@ -195,8 +195,10 @@ class HashedNgrams(Lookup[NgramMemory], HasSeparateParameters):
     def forward(
         self, x: Tensor, tokens: Tensor | None, document_offset: Tensor | None, memory: NgramMemory
     ) -> tuple[Tensor, NgramMemory]:
+        """Residual stream [B, L, d] with what the n-grams of `tokens` [B, L] add, and the memory."""
         assert tokens is not None, "n-grams are made of tokens"
-        positions = x.shape[1]
+        num_positions = x.shape[1]
+        # N-grams of the first positions begin in the passage before.
         all_tokens = torch.cat((memory.tokens, tokens), 1)
 
         # Rows learn by small steps, which the 8 bits of bfloat16 would lose.
@@ -204,11 +206,13 @@ class HashedNgrams(Lookup[NgramMemory], HasSeparateParameters):
             rows = self.read_rows(all_tokens, document_offset).to(x.device)
             gate = self.gate(x.to(rows.dtype), rows)
             gated = gate[..., None] * self.value(rows)
+
             normalized = self.value_norm(gated)
             values = torch.cat((memory.values.to(gated.dtype), normalized), 1)
-            added = gated + F.silu(self.convolve(values, positions, document_offset))
+            convolved = self.convolve(values, num_positions, document_offset)
+            added = gated + F.silu(convolved)
 
-        after = NgramMemory(all_tokens[:, positions:], values[:, positions:])
+        after = NgramMemory(all_tokens[:, num_positions:], values[:, num_positions:])
         return x + self.dropout(added).to(x.dtype), after
 
     def read_rows(

@@ -59,17 +59,19 @@ class SignalReader(nn.Module):
     ) -> Readout:
         """Read the signal; `is_visible` marks the queries that may see it, and the others get 0."""
         # a·(K q) is (aᵀK)·q, so the scores of queries and functions are never computed.
-        focus = self.keys(self.focus(signal.transpose(1, 2)).transpose(1, 2))
-        focus = focus.unflatten(2, (self.heads, -1))
-        place, spread = torch.einsum("bhne,bche->cbhn", q, focus) * q.shape[3] ** -0.5
+        focus = self.focus(signal.transpose(1, 2)).transpose(1, 2)
+        focus_keys = self.keys(focus).unflatten(2, (self.heads, -1))  # [B, 2, heads, d_head]
+        scale = q.shape[3] ** -0.5
+        place, spread = torch.einsum("bhne,bche->cbhn", q, focus_keys) * scale
         mean = place.sigmoid()
         # Softplus may underflow to 0, but the divergence takes the logarithm of the variance.
         variance = F.softplus(spread).clamp(min=SMALLEST_VARIANCE)
 
         values = self.values(signal).unflatten(2, (self.heads, -1)).transpose(1, 2)
-        read = self.basis.expected(mean, variance) @ values
-        hidden = self.out(read.transpose(1, 2).flatten(2)) * is_visible[..., None]
-        return Readout(hidden, mean, variance)
+        weights = self.basis.expected(mean, variance)  # [B, heads, n, N]
+        read = weights @ values  # [B, heads, n, d_head]
+        hidden = self.out(read.transpose(1, 2).flatten(2))
+        return Readout(hidden * is_visible[..., None], mean, variance)
 
 
 class Gate(nn.Module):
@@ -160,9 +162,11 @@ class InfinityAttention(StreamAttention[Signal]):
         self.cached = config.lengths.cached
         self.length = getattr(config, "segment_length", None) or 1
         self.variance = settings.deviation**2
+
         # Divided by the number of layers, so that the total weight of the divergence does not depend on
         # depth.
-        self.weight = settings.kl / len(config.blocks_with("attention"))
+        num_layers = len(config.blocks_with("attention"))
+        self.weight = settings.kl / num_layers
 
     def initialize(self, blocks: int) -> None:
         self.relative.initialize(blocks)

@@ -41,10 +41,12 @@ class BucketBias(nn.Module):
         query_positions = torch.arange(keys - queries, keys, device=device)
         key_positions = torch.arange(keys, device=device)
         distance = query_positions[:, None] - key_positions
-        buckets = bucket_numbers(keys, len(self.bias), self.longest).to(device)
+
+        bucket_of_distance = bucket_numbers(keys, len(self.bias), self.longest).to(device)
         # Future positions take the bucket of distance 0, and are masked.
-        bias = self.bias[buckets[distance.clamp(min=0)]]
-        return bias.permute(2, 0, 1).masked_fill(distance < 0, -torch.inf)
+        bucket = bucket_of_distance[distance.clamp(min=0)]
+        bias = self.bias[bucket].permute(2, 0, 1)
+        return bias.masked_fill(distance < 0, -torch.inf)
 
 
 @cache
@@ -100,11 +102,13 @@ class Search(nn.Module):
     def forward(
         self, q: Tensor, keys: Tensor, values: Tensor, place: int, document_offset: Tensor | None
     ) -> Retrieved:
-        """Args:
-        q: scaled queries [B, heads, n, d_head].
-        keys, values: [B, heads, N, d_head], the oldest first.
-        place: position of the first query within its segment.
-        document_offset: int64 [B, n], how many positions back a query may see; None: all.
+        """Read the k entries with the best scores for each query.
+
+        Args:
+            q: scaled queries [B, heads, n, d_head].
+            keys, values: [B, heads, N, d_head], the oldest first.
+            place: position of the first query within its segment.
+            document_offset: int64 [B, n], how many positions back a query may see; None: all.
 
         Three entries have scores 1, 3 and 2, and the last is one position back. The two best are
         read:
@@ -119,41 +123,52 @@ class Search(nn.Module):
         # The choice has no gradient, and the chosen scores are computed again with one. Otherwise
         # the scores of all N entries would be kept for the backward pass.
         chosen = self._best(q.detach(), keys, place, document_offset)
-        scores = (_gather(keys, chosen) @ q[..., None])[..., 0]
+        chosen_keys = _gather(keys, chosen)  # [B, heads, n, k, d_head]
+        scores = (chosen_keys @ q[..., None])[..., 0]
 
         # Entry N - 1 is one position before the segment.
-        query_ages = place + torch.arange(q.shape[2], device=q.device)
-        ages = keys.shape[2] - chosen + query_ages[:, None]
+        num_queries = q.shape[2]
+        num_entries = keys.shape[2]
+        query_places = place + torch.arange(num_queries, device=q.device)
+        ages = num_entries - chosen + query_places[:, None]
         if document_offset is not None:
-            scores = scores.masked_fill(ages > document_offset[:, None, :, None], -torch.inf)
+            is_hidden = ages > document_offset[:, None, :, None]
+            scores = scores.masked_fill(is_hidden, -torch.inf)
 
         has_entry = scores.isfinite().any(-1, keepdim=True)
         # A softmax over only -inf, and its gradient, are NaN, and stay so when multiplied by 0.
-        weights = scores.masked_fill(~has_entry, 0.0).softmax(-1) * has_entry
-        read = (weights[..., None, :] @ _gather(values, chosen))[..., 0, :]
+        safe_scores = scores.masked_fill(~has_entry, 0.0)
+        weights = safe_scores.softmax(-1) * has_entry
+
+        chosen_values = _gather(values, chosen)
+        read = (weights[..., None, :] @ chosen_values)[..., 0, :]
         return Retrieved(read, ages, scores, weights)
 
     @torch.no_grad()
     def _best(self, q: Tensor, keys: Tensor, place: int, document_offset: Tensor | None) -> Tensor:
         """Indices of the best entries, int64 [B, heads, n, k], computed for some queries at a time."""
-        rows, heads, entries, _ = keys.shape
-        queries = q.shape[2]
-        at_once = max(1, SCORES // max(1, rows * heads * entries))
-        entry = torch.arange(entries, device=keys.device)
+        num_rows, heads, num_entries, _ = keys.shape
+        num_queries = q.shape[2]
+        k = min(self.neighbors, num_entries)
+        # Scores of all entries are large, so they exist for a few queries only.
+        scores_per_query = max(1, num_rows * heads * num_entries)
+        at_once = max(1, SCORES // scores_per_query)
+        entry = torch.arange(num_entries, device=keys.device)
 
         # Index of the oldest entry that each query may see, [B, n]; None: it sees all.
         first_visible = None
         if document_offset is not None:
-            query = entries + place + torch.arange(queries, device=keys.device)
+            query = num_entries + place + torch.arange(num_queries, device=keys.device)
             first_visible = query - document_offset
 
         best: list[Tensor] = []
-        for start in range(0, queries, at_once):
+        for start in range(0, num_queries, at_once):
             part = slice(start, start + at_once)
             scores = q[:, :, part] @ keys.transpose(2, 3)
             if first_visible is not None:
-                scores.masked_fill_(entry < first_visible[:, None, part, None], -torch.inf)
-            best.append(scores.topk(min(self.neighbors, entries)).indices)
+                is_hidden = entry < first_visible[:, None, part, None]
+                scores.masked_fill_(is_hidden, -torch.inf)
+            best.append(scores.topk(k).indices)
         return torch.cat(best, 2)
 
 
@@ -228,24 +243,30 @@ class MemorizingAttention(StreamAttention[KeysAndValues], HasSeparateParameters)
     ) -> Attended[KeysAndValues]:
         ((begin, first, _),) = passage.spans
         projected = self.qkv(inputs.normalized[:, begin:])
+
         # Entries are kept for long, and scales go up to 100: the 8 bits of bfloat16 would not
         # separate their scores.
         with torch.autocast(projected.device.type, enabled=False):
             exact = projected.to(self.log_scale.dtype)
+            # [B, heads, positions, d_head] each
             q, k, v = exact.unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-            q = F.normalize(q[:, :, first - begin :], dim=-1) * self.scales()[:, None, None]
+            # Cached positions have no queries.
+            q = q[:, :, first - begin :]
+            q = F.normalize(q, dim=-1) * self.scales()[:, None, None]
             k = F.normalize(k, dim=-1)
 
-            scores = q @ k.transpose(2, 3) + self.distance(q.shape[2], k.shape[2])
+            bias = self.distance(q.shape[2], k.shape[2])
+            scores = q @ k.transpose(2, 3) + bias
             weights = F.dropout(scores.softmax(-1), self.dropout, self.training)
-            read = self._with_memory(q, weights @ v, passage, memory)
+            local = weights @ v
+            read = self._with_memory(q, local, passage, memory)
         hidden = self.out(read.transpose(1, 2).flatten(2))
 
         if passage.ends_segment:
-            segment = slice(passage.cached - passage.place - begin, None)
+            segment_start = passage.cached - passage.place - begin
             memory = KeysAndValues(
-                self._append(memory.keys, k[:, :, segment]),
-                self._append(memory.values, v[:, :, segment]),
+                self._append(memory.keys, k[:, :, segment_start:]),
+                self._append(memory.values, v[:, :, segment_start:]),
             )
         return Attended(hidden, memory)
 
@@ -257,12 +278,14 @@ class MemorizingAttention(StreamAttention[KeysAndValues], HasSeparateParameters)
     def _with_memory(
         self, q: Tensor, local: Tensor, passage: SegmentContext, memory: KeysAndValues
     ) -> Tensor:
-        """Mix `local` with what is read from memory, weighted by the gate; queries that see no
-        entry keep `local`.
+        """Mix `local` [B, heads, n, d_head] with what is read from memory, weighted by the gate;
+        queries that see no entry keep `local`.
         """
         keys = memory.keys.to(q.dtype)
         values = memory.values.to(q.dtype)
         retrieved: Retrieved = self.search(q, keys, values, passage.place, passage.document_offset)
+
         has_entry = retrieved.scores.isfinite().any(-1, keepdim=True)
-        gate = self.gates()[:, None, None] * has_entry
+        gate_of_head = self.gates()[:, None, None]
+        gate = gate_of_head * has_entry
         return gate * retrieved.read + (1 - gate) * local

@@ -58,24 +58,32 @@ def summed_reads(
 
     Source: Zhang and Cai 2022 (arXiv:2203.12644), section 3, with the scale t^-1/2 of their code.
     """
-    rows, length, slots = write.shape
+    num_rows, length, slots = write.shape
     size = min(chunk, length)
     # Zeros after the end write nothing, and outputs there are cut off.
     padding = (0, 0, 0, -length % size)
-    a = F.pad(read, padding).unflatten(1, (-1, size))
-    u = F.pad(write, padding).unflatten(1, (-1, size))
-    w = F.pad(values, padding).unflatten(1, (-1, size))
+    a = _chunks(F.pad(read, padding), size)  # [b, chunks, size, k]
+    u = _chunks(F.pad(write, padding), size)  # [b, chunks, size, k]
+    w = _chunks(F.pad(values, padding), size)  # [b, chunks, size, d]
 
-    # V before each chunk, and after the last.
+    # V before each chunk, and after the last: [b, chunks + 1, k, d]
     chunk_sums = u.transpose(2, 3) @ w
     if before is None:
-        before = chunk_sums.new_zeros(rows, slots, w.shape[3])
+        before = chunk_sums.new_zeros(num_rows, slots, w.shape[3])
     sums = torch.cat((before[:, None], chunk_sums), 1).cumsum(1)
 
-    pairs = (a @ u.transpose(2, 3)).tril()
-    reads = (pairs @ w + a @ sums[:, :-1]).flatten(1, 2)[:, :length]
+    # What a position reads of its own chunk, up to itself, and of the chunks before.
+    weights = (a @ u.transpose(2, 3)).tril()
+    reads = weights @ w + a @ sums[:, :-1]
+    reads = reads.flatten(1, 2)[:, :length]
+
     t = torch.arange(place + 1, place + length + 1, dtype=reads.dtype, device=reads.device)
     return reads * t.rsqrt()[:, None], sums[:, -1]
+
+
+def _chunks(x: Tensor, size: int) -> Tensor:
+    """Cut positions into chunks: [b, n, e] -> [b, chunks, size, e]."""
+    return x.unflatten(1, (-1, size))
 
 
 class MemSizer(ContinuedAttention[Summed]):
@@ -118,12 +126,13 @@ class MemSizer(ContinuedAttention[Summed]):
         """
         # Low precision would lose digits of long sums.
         with torch.autocast(x.device.type, enabled=False):
-            x = x.to(self.query.weight.dtype)
-            read = self.weights(x).mean(2)
-            write = self.write_norm(self.write(x))
-            values = self.value_norm(self.value(x))
+            exact = x.to(self.query.weight.dtype)
+            # Heads share the values of slots, so their weights are averaged before reading.
+            read = self.weights(exact).mean(2)
+            write = self.write_norm(self.write(exact))
+            values = self.value_norm(self.value(exact))
             result, sums = summed_reads(read, write, values, self.chunk, memory.values, place)
-            return result, Summed(sums)
+        return result, Summed(sums)
 
     def weights(self, x: Tensor) -> Tensor:
         """[B, n, d] -> weights of slots for each head of a position, [B, n, heads, k]."""

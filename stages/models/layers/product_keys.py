@@ -31,22 +31,31 @@ class SharedBatchNorm(nn.BatchNorm1d):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        if not (self.training and ranks.is_initialized() and ranks.get_world_size() > 1):
+        """Inputs [rows, d], normalized over the rows of all processes."""
+        is_shared = ranks.is_initialized() and ranks.get_world_size() > 1
+        if not (self.training and is_shared):
             return super().forward(input)
-        rows = len(input) * ranks.get_world_size()
-        mean = _Sum.apply(input.sum(0)) / rows
+
+        # All processes have batches of one size.
+        num_rows = len(input) * ranks.get_world_size()
+        mean = _Sum.apply(input.sum(0)) / num_rows
         # Two passes: E[x²] - E[x]² would lose the digits of a variance that is small relative to
         # the mean.
         centred = input - mean
-        variance = _Sum.apply(centred.square().sum(0)) / rows
-        running = (self.running_mean, self.running_var, self.num_batches_tracked)
-        running_mean, running_variance, batches = cast(tuple[Tensor, Tensor, Tensor], running)
-        running_mean.lerp_(mean.detach(), cast(float, self.momentum))
-        running_variance.lerp_(
-            variance.detach() * (rows / (rows - 1)), cast(float, self.momentum)
-        )  # unbiased
-        batches.add_(1)
+        variance = _Sum.apply(centred.square().sum(0)) / num_rows
+        self._follow(mean.detach(), variance.detach(), num_rows)
         return centred * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+    def _follow(self, mean: Tensor, variance: Tensor, num_rows: int) -> None:
+        """Move the running statistics towards those of a batch."""
+        momentum = cast(float, self.momentum)
+        running = (self.running_mean, self.running_var, self.num_batches_tracked)
+        running_mean, running_variance, num_batches = cast(tuple[Tensor, Tensor, Tensor], running)
+
+        unbiased = variance * (num_rows / (num_rows - 1))
+        running_mean.lerp_(mean, momentum)
+        running_variance.lerp_(unbiased, momentum)
+        num_batches.add_(1)
 
 
 class _Sum(torch.autograd.Function):
@@ -56,13 +65,15 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, part: Tensor) -> Tensor:
+        """Sum of `part`, of any shape, over the processes."""
         total = part.clone(memory_format=torch.contiguous_format)
         ranks.all_reduce(total)
         return total
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return _Sum.forward(ctx, gradient)
+    def backward(ctx: Any, grad_total: Tensor) -> Tensor:
+        """Gradient of the own part, of the same shape."""
+        return _Sum.forward(ctx, grad_total)
 
 
 class BestSlots(NamedTuple):
@@ -95,9 +106,11 @@ def best_slots(
     Source: Lample et al. 2019 (arXiv:1907.05242), section 3.2.
     """
     with torch.no_grad():
+        # [*queries, k]: the best of each half
         first_scores, first_keys = first.topk(k)
         second_scores, second_keys = second.topk(k)
 
+        # the pairs of ranks that may be among the k best
         first_ranks, second_ranks = _pairs(k)
         first_ranks = first_ranks.to(first.device)
         second_ranks = second_ranks.to(first.device)
@@ -109,7 +122,8 @@ def best_slots(
 
     # The scores are gathered again, with gradients.
     scores = first.gather(-1, first_keys) + second.gather(-1, second_keys)
-    slots = first_keys * first.shape[-1] + second_keys
+    keys_per_half = first.shape[-1]
+    slots = first_keys * keys_per_half + second_keys
     return BestSlots(scores, slots)
 
 
@@ -156,9 +170,11 @@ class Lookup(nn.Module):
         nn.init.uniform_(self.keys, -bound, bound)
 
     def forward(self, x: Tensor) -> TopKeys:
-        """Find the best slots for inputs [B, L, d]."""
+        """Find the best slots for inputs [B, L, d]: [B, L, heads, k] slots and weights."""
+        batch_shape = x.shape[:2]
         with torch.autocast(x.device.type, enabled=False):
-            queries: Tensor = self.query(x.to(self.keys.dtype)).flatten(0, 1)
+            queries: Tensor = self.query(x.to(self.keys.dtype))
+            queries = queries.flatten(0, 1)  # [B · L, heads · width]
             # A batch norm is of each dimension, over all queries of a batch; a layer norm over the
             # dimensions of one query.
             if isinstance(self.norm, nn.BatchNorm1d):
@@ -170,13 +186,14 @@ class Lookup(nn.Module):
             # [2, heads, B · L, width of a key], for the keys of each half.
             halves = queries.unflatten(2, (2, -1)).permute(2, 1, 0, 3)
             first, second = halves @ self.keys.transpose(2, 3)
+
+            # [heads, B · L, k] each
             scores, slots = best_slots(first, second, self.neighbors)
             weights = scores.softmax(-1)
-            shape = x.shape[:2]
-            return TopKeys(
-                slots.transpose(0, 1).unflatten(0, shape),
-                weights.transpose(0, 1).unflatten(0, shape),
-            )
+
+        slots_of_position = slots.transpose(0, 1).unflatten(0, batch_shape)
+        weights_of_position = weights.transpose(0, 1).unflatten(0, batch_shape)
+        return TopKeys(slots_of_position, weights_of_position)
 
 
 def read_slots(keys: TopKeys, values: Float[Tensor, "slots d"]) -> Float[Tensor, "b n d"]:

@@ -31,10 +31,12 @@ class _FusedCells(torch.autograd.Function):
     def forward(
         ctx: Any, candidate: Tensor, forget: Tensor, carry: Tensor, before: Tensor
     ) -> Tensor:
+        """See `fused_cells`."""
         candidate = candidate.contiguous()
         forget = forget.contiguous()
         carry = carry.contiguous()
-        # Row 0 is the cell before the first position.
+
+        # [L + 1, B, d]: row 0 is the cell before the first position.
         cells = torch.cat((before.contiguous()[None], torch.empty_like(candidate)))
         gate = torch.empty_like(forget)
         grid = (triton.cdiv(before.numel(), BLOCK),)
@@ -45,15 +47,18 @@ class _FusedCells(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad_cells: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Gradients of candidate and forget [L, B, d], carry [d], and the first cells [B, d]."""
         candidate, carry, cells, gate = ctx.saved_tensors
         grad_candidate = torch.empty_like(candidate)
         grad_forget = torch.empty_like(gate)
         # The gradient of the carry is one for each row of the batch, and is summed here.
         grad_carry = torch.empty_like(cells[0])
         grad_before = torch.empty_like(cells[0])
-        grid = (triton.cdiv(cells[0].numel(), BLOCK),)
-        inputs = (grad.contiguous(), candidate, carry, cells, gate)
+
+        num_cells = cells[0].numel()
+        grid = (triton.cdiv(num_cells, BLOCK),)
+        inputs = (grad_cells.contiguous(), candidate, carry, cells, gate)
         results = (grad_candidate, grad_forget, grad_carry, grad_before)
         _walk_back[grid](*inputs, *results, *_sizes(candidate), BLOCK=BLOCK, num_warps=2)
         return grad_candidate, grad_forget, grad_carry.sum(0), grad_before
@@ -70,17 +75,17 @@ def _walk(candidate, forget, carry, cells, gate, length, size, width, BLOCK: tl.
     # A program computes its cells for all t. Cells at one t do not depend on each other, so
     # programs are independent.
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = place < size
-    v = tl.load(carry + place % width, there, 0.0)
-    c = tl.load(cells + place, there, 0.0)
+    inside = place < size
+    v = tl.load(carry + place % width, inside, 0.0)
+    c = tl.load(cells + place, inside, 0.0)
     for t in range(length):
-        at = place + t * tl.cast(size, tl.int64)
-        u = tl.load(candidate + at, there, 0.0)
-        x = tl.load(forget + at, there, 0.0)
+        index = place + t * tl.cast(size, tl.int64)
+        u = tl.load(candidate + index, inside, 0.0)
+        x = tl.load(forget + index, inside, 0.0)
         f = 1 / (1 + tl.exp(-x - v * c))
         c = u + f * (c - u)
-        tl.store(cells + at + size, c, there)
-        tl.store(gate + at, f, there)
+        tl.store(cells + index + size, c, inside)
+        tl.store(gate + index, f, inside)
 
 
 @triton.jit
@@ -88,23 +93,24 @@ def _walk_back(
     grad, candidate, carry, cells, gate, to_candidate, to_forget, to_carry, to_before, length, size, width,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """Compute the gradients, from the last position to the first."""
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = place < size
-    v = tl.load(carry + place % width, there, 0.0)
+    inside = place < size
+    v = tl.load(carry + place % width, inside, 0.0)
     # Zeros in the type of the cells.
     by_cell = v * 0
     by_carry = v * 0
     for back in range(length):
         t = length - 1 - back
-        at = place + t * tl.cast(size, tl.int64)
-        by_cell += tl.load(grad + at, there, 0.0)
-        u = tl.load(candidate + at, there, 0.0)
-        f = tl.load(gate + at, there, 0.0)
-        earlier = tl.load(cells + at, there, 0.0)
+        index = place + t * tl.cast(size, tl.int64)
+        by_cell += tl.load(grad + index, inside, 0.0)
+        u = tl.load(candidate + index, inside, 0.0)
+        f = tl.load(gate + index, inside, 0.0)
+        earlier = tl.load(cells + index, inside, 0.0)
         slope = (earlier - u) * f * (1 - f)
-        tl.store(to_candidate + at, by_cell * (1 - f), there)
-        tl.store(to_forget + at, by_cell * slope, there)
+        tl.store(to_candidate + index, by_cell * (1 - f), inside)
+        tl.store(to_forget + index, by_cell * slope, inside)
         by_carry += by_cell * slope * earlier
         by_cell *= f + v * slope
-    tl.store(to_carry + place, by_carry, there)
-    tl.store(to_before + place, by_cell, there)
+    tl.store(to_carry + place, by_carry, inside)
+    tl.store(to_before + place, by_cell, inside)

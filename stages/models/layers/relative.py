@@ -78,10 +78,16 @@ def relative_scores(
               [0.6931, 0.0000]]]])
     """
     scale = q.shape[3] ** -0.5
-    by_content = (q + content[:, None, None].to(q.dtype)) * scale
-    by_position = (q + position[:, None, None].to(q.dtype)) * scale
+    content_bias = content[:, None, None].to(q.dtype)
+    position_bias = position[:, None, None].to(q.dtype)
+    by_content = (q + content_bias) * scale
+    by_position = (q + position_bias) * scale
     by_distance: Tensor = _ByDistance.apply(by_position, r)  # type: ignore[no-untyped-call]
-    scores = torch.baddbmm(by_distance, by_content.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
+
+    # One product for all heads and rows adds the scores by content: [heads · B, L, K]
+    content_queries = by_content.flatten(0, 1)
+    content_keys = k.flatten(0, 1).transpose(1, 2)
+    scores = torch.baddbmm(by_distance, content_queries, content_keys)
     return scores.view(*q.shape[:3], k.shape[2])
 
 
@@ -95,36 +101,50 @@ class _ByDistance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, r: Tensor) -> Tensor:
+        """Scores [heads · B, L, K] by distance.
+
+        Args:
+            queries: [heads, B, L, d_head].
+            r: [heads, K + 1, d_head], from distance K to 0.
+        """
         ctx.save_for_backward(queries, r)
-        _, rows, length, _ = queries.shape
-        keys = r.shape[1] - 1
+        _, num_rows, length, _ = queries.shape
+        num_keys = r.shape[1] - 1
+
+        # [heads · B, L, K + 1]: the product of each query with each distance
         if length < MANY:
             products = torch.bmm(queries.flatten(1, 2), r.transpose(1, 2))
-            products = products.view(-1, length, keys + 1)
+            products = products.view(-1, length, num_keys + 1)
         else:
-            copies = r[:, None].expand(-1, rows, -1, -1).flatten(0, 1)
+            copies = r[:, None].expand(-1, num_rows, -1, -1).flatten(0, 1)
             products = torch.bmm(queries.flatten(0, 1), copies.transpose(1, 2))
 
         # Row i has no use for its first L - i numbers; the shift reads them as future keys of the row
         # before.
-        hidden = torch.full(
-            (length, length), -torch.inf, dtype=products.dtype, device=products.device
-        )
+        square = (length, length)
+        hidden = torch.full(square, -torch.inf, dtype=products.dtype, device=products.device)
         products[:, :, :length].add_(hidden.triu().flip(1))
-        return products.flatten(1)[:, length:].unflatten(1, (length, keys))
+
+        # Without the first L numbers, rows of K + 1 read as rows of K are shifted by one each.
+        shifted = products.flatten(1)[:, length:]
+        return shifted.unflatten(1, (length, num_keys))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, grad_scores: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of the queries [heads, B, L, d_head] and of r [heads, K + 1, d_head]."""
         queries, r = ctx.saved_tensors
-        number, length, keys = grad.shape
-        # The inverse of the shift: the first L numbers were cut off.
-        products = grad.new_empty(number, length * (keys + 1))
-        products[:, :length] = 0
-        products[:, length:] = grad.flatten(1)
-        products = products.view(len(queries), -1, keys + 1)
+        num_tables, length, num_keys = grad_scores.shape
+        num_heads = len(queries)
 
-        grad_queries = torch.bmm(products, r).view_as(queries)
-        grad_r = torch.bmm(queries.flatten(1, 2).transpose(1, 2), products).transpose(1, 2)
+        # The inverse of the shift: the first L numbers were cut off.
+        grad_products = grad_scores.new_empty(num_tables, length * (num_keys + 1))
+        grad_products[:, :length] = 0
+        grad_products[:, length:] = grad_scores.flatten(1)
+        grad_products = grad_products.view(num_heads, -1, num_keys + 1)
+
+        grad_queries = torch.bmm(grad_products, r).view_as(queries)
+        flat_queries = queries.flatten(1, 2).transpose(1, 2)
+        grad_r = torch.bmm(flat_queries, grad_products).transpose(1, 2)
         return grad_queries, grad_r
 
 
@@ -143,13 +163,15 @@ class RelativeAttention(StreamAttention[Nothing]):
 
     def __init__(self, config: AttentionConfig, settings: RelativeSettings) -> None:
         super().__init__()
+        width = config.width
+        head_width = width // config.heads
         self.heads = config.heads
         self.dropout = config.attention_dropout
-        self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
-        self.distance = nn.Linear(config.width, config.width, bias=False)
-        self.content_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
-        self.position_bias = nn.Parameter(torch.zeros(config.heads, config.width // config.heads))
-        self.out = nn.Linear(config.width, config.width)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.distance = nn.Linear(width, width, bias=False)
+        self.content_bias = nn.Parameter(torch.zeros(config.heads, head_width))
+        self.position_bias = nn.Parameter(torch.zeros(config.heads, head_width))
+        self.out = nn.Linear(width, width)
 
     def initialize(self, blocks: int) -> None:
         initialize(self, self.out, blocks)
@@ -194,15 +216,19 @@ class RelativeAttention(StreamAttention[Nothing]):
     def _by_span(
         self, projected: Projected, passage: SegmentContext
     ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Queries, keys, values and projected distances of each span."""
+        """Queries [heads, B, L, d_head], keys and values [heads, B, K, d_head], and projected
+        distances [heads, K + 1, d_head] of each span.
+        """
         q, k, v = projected
-        r = self.distance(passage.distances).unflatten(1, (self.heads, -1)).transpose(0, 1)
+        r = self.distance(passage.distances)
+        r = r.unflatten(1, (self.heads, -1)).transpose(0, 1)
         for begin, first, stop in passage.spans:
             # Cached positions have no queries.
             queries = slice(first - passage.cached, stop - passage.cached)
             keys = slice(begin, stop)
             # Distances fall to 0, so those of a span are at the end.
-            distances = r[:, -(stop - begin + 1) :]
+            num_distances = stop - begin + 1
+            distances = r[:, -num_distances:]
             yield q[:, :, queries], k[:, :, keys], v[:, :, keys], distances
 
     def _heads_first(self, x: Tensor, number: int) -> Tensor:

@@ -58,13 +58,12 @@ def _centres_and_squares(
     basis: Basis, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Centres of the functions, [N / widths], and the squared widths."""
+    num_centres = basis.number // len(basis.widths)
     # Always on the CPU: parameters are counted on the meta device, and the cache would keep tensors
     # without values.
-    centres = torch.linspace(
-        0, 1, basis.number // len(basis.widths), dtype=torch.float64, device="cpu"
-    )
-    squares = torch.tensor(basis.widths, dtype=torch.float64, device="cpu").square()
-    return centres.to(device, dtype), squares.to(device, dtype)
+    centres = torch.linspace(0, 1, num_centres, dtype=torch.float64, device="cpu")
+    widths = torch.tensor(basis.widths, dtype=torch.float64, device="cpu")
+    return centres.to(device, dtype), widths.square().to(device, dtype)
 
 
 class Fit(NamedTuple):
@@ -161,19 +160,23 @@ def sticky_places(weights: Float[Tensor, "B bins"], samples: int) -> Float[Tenso
     >>> sticky_places(torch.tensor([[3.0, 1.0]]), 4)
     tensor([[0.0833, 0.2500, 0.4167, 0.7500]])
     """
+    num_rows, num_bins = weights.shape
     # Cumulative distribution at the end of each bin. The smallest number keeps a sum of zeros from
     # being divided by zero.
-    ends = (weights + torch.finfo(weights.dtype).tiny).cumsum(1)
-    ends = ends / ends[:, -1:]
+    smallest = torch.finfo(weights.dtype).tiny
+    sums = (weights + smallest).cumsum(1)
+    ends = sums / sums[:, -1:]
 
-    quantiles = (torch.arange(samples, device=ends.device, dtype=ends.dtype) + 0.5) / samples
-    bins = torch.searchsorted(ends, quantiles.expand(len(ends), -1).contiguous())
+    numbers = torch.arange(samples, device=ends.device, dtype=ends.dtype)
+    quantiles = (numbers + 0.5) / samples
+    quantiles_of_row = quantiles.expand(num_rows, -1).contiguous()
+    bins = torch.searchsorted(ends, quantiles_of_row)
     # Rounding may leave the last end below a quantile.
-    bins = bins.clamp(max=weights.shape[1] - 1)
+    bins = bins.clamp(max=num_bins - 1)
 
     # The distribution is linear within a bin.
     starts = torch.nn.functional.pad(ends, (1, 0))
     start = starts.gather(1, bins)
     end = ends.gather(1, bins)
     fraction = ((quantiles - start) / (end - start)).clamp(0, 1)
-    return (bins + fraction) / weights.shape[1]
+    return (bins + fraction) / num_bins

@@ -18,8 +18,11 @@ def sinusoids(
 
     Source: Vaswani et al. 2017 (arXiv:1706.03762), section 3.5, with the halves not interleaved.
     """
-    rates = torch.exp(
-        torch.arange(width // 2, device=device) * (-math.log(10_000) / max(1, width // 2 - 1))
-    )
-    angles = torch.arange(first, first + length, device=device)[:, None] * rates
+    num_rates = width // 2
+    # From 1 down to 1 / 10,000, in equal steps of the exponent.
+    step = -math.log(10_000) / max(1, num_rates - 1)
+    rates = torch.exp(torch.arange(num_rates, device=device) * step)
+
+    positions = torch.arange(first, first + length, device=device)
+    angles = positions[:, None] * rates
     return torch.cat((angles.sin(), angles.cos()), 1)

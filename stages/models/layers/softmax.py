@@ -38,9 +38,12 @@ def causal_attention(
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
     # An additive mask keeps the dtype of the scores and costs one pass. Scaling q costs less than
     # scaling the scores.
-    future = torch.full((length, length), -torch.inf, dtype=q.dtype, device=q.device).triu(1)
-    weights = ((q * q.shape[3] ** -0.5) @ k.transpose(2, 3) + future).softmax(-1)
-    return F.dropout(weights, dropout, training=dropout > 0) @ v
+    square = (length, length)
+    future = torch.full(square, -torch.inf, dtype=q.dtype, device=q.device).triu(1)
+    scaled_queries = q * q.shape[3] ** -0.5
+    scores = scaled_queries @ k.transpose(2, 3) + future
+    weights = F.dropout(scores.softmax(-1), dropout, training=dropout > 0)
+    return weights @ v
 
 
 class WindowKeys(NamedTuple):
@@ -77,14 +80,19 @@ class SoftmaxAttention(ContinuedAttention[WindowKeys]):
         self, x: Tensor, memory: WindowKeys, place: int
     ) -> tuple[Tensor, WindowKeys]:
         """Outputs for the next n positions [B, n, d] of a window, which read the m before them, too."""
+        # [B, heads, n, d_head] each
         q, k, v = self._projected(x)
         keys = torch.cat((memory.keys.to(k.dtype), k), 2)
         values = torch.cat((memory.values.to(v.dtype), v), 2)
-        number = q.shape[2]
-        total = keys.shape[2]
+
         # One position reads all; of several, each reads those up to its own.
-        mask = q.new_ones(number, total, dtype=torch.bool).tril(total - number)
-        y = F.scaled_dot_product_attention(q, keys, values, None if number == 1 else mask)
+        mask = None
+        num_positions = q.shape[2]
+        if num_positions > 1:
+            total = keys.shape[2]
+            num_before = total - num_positions
+            mask = q.new_ones(num_positions, total, dtype=torch.bool).tril(num_before)
+        y = F.scaled_dot_product_attention(q, keys, values, mask)
         return self.out(y.transpose(1, 2).flatten(2)), WindowKeys(keys, values)
 
     def _projected(self, x: Tensor) -> tuple[Tensor, ...]:

@@ -100,12 +100,15 @@ class ChosenLayers(nn.Module):
     def __init__(self, config: AttentionConfig, number: int, attention: Registry) -> None:
         """`number`: that of the block, from 1; `attention`: registry of attention layers."""
         super().__init__()
-        looks_up, attends, feeds = (config.layer_in(place, number) for place in PLACES)
-        self.lookup: Lookup[Any] = LOOKUP.load(looks_up.name)(config, looks_up)
-        self.lookup_reads_documents = looks_up.reads_documents
+        lookup, attends, feeds = (config.layer_in(place, number) for place in PLACES)
+
+        self.lookup: Lookup[Any] = LOOKUP.load(lookup.name)(config, lookup)
+        self.lookup_reads_documents = lookup.reads_documents
+
         self.attention_norm = nn.LayerNorm(config.width)
         self.attention: Any = attention.load(attends.name)(config, attends)
         self.attention_reads_documents = attends.reads_documents
+
         self.ffn_norm = nn.LayerNorm(config.width)
         self.ffn: FeedForward = FEED_FORWARD.load(feeds.name)(config, feeds)
         self.dropout = Dropout(config.dropout)
@@ -141,7 +144,9 @@ def initialize_layers(blocks: Iterable[ChosenLayers], number: int) -> None:
 
 
 def _require_stored(layer: nn.Module) -> None:
-    """Raises: UsageError if a layer has tensors that its `state_dict` lacks: a loaded model would
+    """Check that all tensors of the layers are stored with the model.
+
+    Raises: UsageError if a layer has tensors that its `state_dict` lacks: a loaded model would
     not have them.
     """
     buffers = {name for name, _ in layer.named_buffers()}
@@ -162,6 +167,7 @@ class EncoderBlock(nn.Module):
     def __init__(self, config: BlockSizes, blocks: int, slots: int = 0) -> None:
         """`blocks`: number of blocks in the stack; `slots`: number of slots, 0 for none."""
         super().__init__()
+        # The order of creation is that of random numbers.
         self.attention_norm = nn.LayerNorm(config.width)
         self.ffn_norm = nn.LayerNorm(config.width)
         self.attention = Attention(config)
@@ -169,8 +175,10 @@ class EncoderBlock(nn.Module):
         self.memory_norm = nn.LayerNorm(config.width) if slots else None
         self.memory = Attention(config) if slots else None
         self.dropout = Dropout(config.dropout)
-        for attention in filter(None, (self.attention, self.memory)):
-            initialize(attention, attention.out, blocks)
+
+        initialize(self.attention, self.attention.out, blocks)
+        if self.memory is not None:
+            initialize(self.memory, self.memory.out, blocks)
         self.ffn.initialize(blocks)
 
     def forward(
@@ -180,10 +188,14 @@ class EncoderBlock(nn.Module):
         d].
         """
         normalized = self.attention_norm(x)
-        x = x + self.dropout(self.attention(normalized, self.attention.of(normalized), mask))
+        heads = self.attention.of(normalized)
+        x = x + self.dropout(self.attention(normalized, heads, mask))
+
         if self.memory is not None and self.memory_norm is not None:
             assert memory is not None, "slots are read"
-            x = x + self.dropout(self.memory(self.memory_norm(x), self.memory.of(memory)))
+            slots = self.memory.of(memory)
+            x = x + self.dropout(self.memory(self.memory_norm(x), slots))
+
         added: Tensor = self.dropout(self.ffn(self.ffn_norm(x)))
         return x + added
 
@@ -218,12 +230,18 @@ class DecoderBlock(nn.Module):
         """
         normalized = self.attention_norm(x)
         heads = self.attention.of(normalized).after(past)
+
+        # The fused kernel masks a square itself, and a single position reads everything.
         length = x.shape[1]
         total = heads.keys.shape[2]
-        # The fused kernel masks a square itself, and a single position reads everything.
-        mask = None if length in (1, total) else lower(length, total, x.device)
-        x = x + self.dropout(self.attention(normalized, heads, mask, causal=length == total))
+        is_square = length == total
+        mask = None if is_square or length == 1 else lower(length, total, x.device)
+        read = self.attention(normalized, heads, mask, causal=is_square)
+        x = x + self.dropout(read)
+
         if source is not None:
-            x = x + self.dropout(self.source_attention(self.source_norm(x), source, source_mask))
+            source_read = self.source_attention(self.source_norm(x), source, source_mask)
+            x = x + self.dropout(source_read)
+
         ffn_input = self.ffn_norm(x)
         return x + self.dropout(self.ffn(ffn_input)), ffn_input, heads

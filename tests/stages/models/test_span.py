@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from stages.models.head_settings import SpanSettings
-from stages.models.heads import Span, best_spans
+from stages.models.heads import SpanHead, best_spans
 
 
-def made() -> tuple[Span, torch.Tensor, torch.Tensor]:
+def made() -> tuple[SpanHead, torch.Tensor, torch.Tensor]:
     torch.manual_seed(0)
-    head, hidden = Span(5, SpanSettings()).double(), torch.randn(3, 6, 5, dtype=torch.float64)
+    head, hidden = SpanHead(5, SpanSettings()).double(), torch.randn(3, 6, 5, dtype=torch.float64)
     head.weight.data.normal_()
     mask = torch.ones(3, 6, dtype=torch.bool)
     mask[:, 1:3] = mask[1, 5:] = False
