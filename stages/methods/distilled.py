@@ -64,18 +64,23 @@ class Distilled(Method[T]):
 
     @final
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
+        """A batch with soft labels α q + (1 - α) δ, where q is stored, and δ is the next token."""
         batch = examples.batch(which)
-        if not self.settings.alpha:
+        alpha = self.settings.alpha
+        if not alpha:
             return batch
         stored: NeighborLabels = self.side_inputs["soft-labels"]
         places = batch.places.ravel()
-        q = torch.from_numpy(stored.shares[places])
+        q = torch.from_numpy(stored.shares[places])  # [tokens, k]
         neighbor_tokens = torch.from_numpy(stored.tokens[places]).long()
 
-        shares = self.settings.alpha * q
-        rest = 1 - shares.sum(1, keepdim=True)
-        shares = torch.cat((shares, rest), 1)
-        tokens = torch.cat((neighbor_tokens, batch.targets.flatten()[:, None]), 1)
+        # the next token is one more label, with the rest of the shares: [tokens, k + 1]
+        neighbor_shares = alpha * q
+        rest = 1 - neighbor_shares.sum(1, keepdim=True)
+        shares = torch.cat((neighbor_shares, rest), 1)
+        next_tokens = batch.targets.flatten()[:, None]
+        tokens = torch.cat((neighbor_tokens, next_tokens), 1)
+
         # Float sums may exceed 1 where α is 1.
         is_present = shares > 0
         return LabelledBatch.of(
@@ -83,18 +88,20 @@ class Distilled(Method[T]):
             label_rows=is_present.nonzero()[:, 0],
             label_tokens=tokens[is_present],
             label_shares=shares[is_present],
-            label_entropy=self.settings.alpha * torch.special.entr(q).sum(1),
+            label_entropy=alpha * torch.special.entr(q).sum(1),
         )
 
     @final
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         encoding, hidden = self.student(model, batch, carried)
         if isinstance(batch, LabelledBatch):
+            cross_entropy = model.soft_loss(hidden, batch.labels)
             # The entropy has no gradient. With it the best possible loss at α = 1 is 0.
             entropy = batch.label_entropy.mean().to(hidden.dtype)
-            mean = model.soft_loss(hidden, batch.labels) - entropy
+            mean = cross_entropy - entropy
         else:
-            mean = model.loss(hidden, batch.rows(batch.targets))
+            targets = batch.rows(batch.targets)
+            mean = model.loss(hidden, targets)
         return Loss.of(mean, encoding, carried=Carried(encoding.state))
 
     @final

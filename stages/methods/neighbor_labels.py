@@ -69,12 +69,15 @@ def neighbor_labels(neighbors: RankedNeighbors, temperature: float) -> NeighborL
     ([[5, 0, 7]], [[0.3330000042915344, 0.0, 0.6669999957084656]])
     """
     weights = _weights(neighbors, temperature)
-    tokens, ordered = _sorted_by_token(neighbors.tokens, weights)
+    # [n, k] each: equal tokens stand side by side
+    tokens, sorted_weights = _sorted_by_token(neighbors.tokens, weights)
 
     # The last neighbour of each token gets the sum of the token's weights.
     is_last = np.ones(tokens.shape, bool)
     is_last[:, :-1] = tokens[:, 1:] != tokens[:, :-1]
-    shares = _sums_of_runs(ordered, is_last)
+    shares = _sums_of_runs(sorted_weights, is_last)
+
+    # Places without a share have any token: 0 is one that exists.
     distinct = np.where(shares > 0, tokens, 0)
     return NeighborLabels(distinct.astype(np.int32), shares.astype(np.float32))
 
@@ -168,16 +171,20 @@ class NeighborReader:
 
 def tuned_temperature(neighbors: Artifact, k: int) -> float:
     """τ at which stored neighbours predict a sample of the training split best."""
-    values = np.asarray(neighbors.find("datastore").zarr("datastore.zarr")["values"][:])
+    datastore = neighbors.find("datastore").zarr("datastore.zarr")
+    values = np.asarray(datastore["values"][:])
     reader = NeighborReader(neighbors, k, values)
     ids = neighbors.input("queries").zarr("tokens.zarr")[f"{TRAIN}/ids"]
+
     parts = []
     targets = []
     for start, stop in sampled_blocks(len(reader)):
         parts.append(reader.read(start, stop))
         targets.append(np.asarray(ids[start:stop]).astype(np.int64))
-    joined = RankedNeighbors(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-    return best_temperature(joined, np.concatenate(targets))
+
+    tokens = np.concatenate([part.tokens for part in parts])
+    scores = np.concatenate([part.scores for part in parts])
+    return best_temperature(RankedNeighbors(tokens, scores), np.concatenate(targets))
 
 
 def sampled_blocks(total: int) -> Iterator[tuple[int, int]]:

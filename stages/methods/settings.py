@@ -88,18 +88,31 @@ class TrimeLongConfig(InBatchConfig):
     """Whether positions of earlier segments count that belong to another document."""
 
     def complete(self, model: BackboneConfig, batches: Batches) -> Self:
-        share = max(1, batches.segments // batches.processes)
-        legal = [m for m in range(1, share + 1) if share % m == 0]
-        # The longest legal run that leaves an update enough documents.
-        runs = {batches.processes * share // m: m for m in legal if m > 1 or share == 1}
-        longest = CARRIED if model.carries_state else runs[batches.enough(runs, same=1)]
-        consecutive = self.consecutive or longest
+        segments = max(1, batches.segments // batches.processes)
+        # numbers of consecutive segments that divide those of a process
+        legal = [number for number in range(1, segments + 1) if segments % number == 0]
+        consecutive = self.consecutive or self._longest(model, batches, segments, legal)
         if not model.carries_state and consecutive not in legal:
+            nearest = min(legal, key=lambda number: abs(number - consecutive))
             raise UsageError(
-                f"memory.consecutive: a process has {share} segments of a forward batch, which {consecutive} does "
-                f"not divide; use {min(legal, key=lambda m: abs(m - consecutive))}, or another --batch-tokens."
+                f"memory.consecutive: a process has {segments} segments of a forward batch, which {consecutive} does "
+                f"not divide; use {nearest}, or another --batch-tokens."
             )
         return self.with_key(model).model_copy(update={"consecutive": consecutive})
+
+    def _longest(
+        self, model: BackboneConfig, batches: Batches, segments: int, legal: list[int]
+    ) -> int:
+        """The longest legal run of segments that leaves an update enough documents."""
+        if model.carries_state:
+            return CARRIED
+        # by the number of runs that all processes have
+        lengths = {}
+        for length in legal:
+            if length > 1 or segments == 1:
+                num_runs = batches.processes * segments // length
+                lengths[num_runs] = length
+        return lengths[batches.enough(lengths, same=1)]
 
 
 OF_PAIRS = {"local_dropout": 1.0, "k": 8, "temperature": 10.0, "warmup": 0.1}
@@ -128,28 +141,31 @@ class TrimeExtConfig(InBatchConfig):
     `ENOUGH_DOCUMENTS`."""
 
     def complete(self, model: BackboneConfig, batches: Batches) -> Self:
-        batch = batches.segments
+        segments = batches.segments
         processes = batches.processes
         if model.reads.source:
             return self._of_pairs(model, processes)
-        if batch < 2:
+        if segments < 2:
             raise UsageError(
                 "method trime-ext reads the other segments of a forward batch, but there is one alone; "
                 "raise --batch-tokens, or lower --segment-length."
             )
+
         # A single group may span several processes, which exchange its keys; of several groups none
         # is divided.
-        whole = [
-            groups for groups in range(1, batch // 2 + 1) if groups == 1 or groups % processes == 0
-        ]
-        legal = [groups for groups in whole if batch % groups == 0]
+        legal = []
+        for number in range(1, segments // 2 + 1):
+            is_whole = number == 1 or number % processes == 0
+            if is_whole and segments % number == 0:
+                legal.append(number)
+
         groups = self.groups or batches.enough(legal, batches.same_document or 0)
         if groups not in legal:
             shared = "" if processes == 1 else f", shared by {processes} processes,"
+            nearest = min(legal, key=lambda number: abs(number - groups))
             raise UsageError(
-                f"memory.groups: a forward batch of {batch} segments{shared} cannot be cut into "
-                f"{groups} equal groups of two or more; use {min(legal, key=lambda g: abs(g - groups))}, "
-                "or another --batch-tokens."
+                f"memory.groups: a forward batch of {segments} segments{shared} cannot be cut into "
+                f"{groups} equal groups of two or more; use {nearest}, or another --batch-tokens."
             )
         return self.with_key(model).model_copy(update={"groups": groups})
 
@@ -273,10 +289,11 @@ class MlpMemoryConfig(DistilledConfig):
         return "Method 'mlp-memory' reads the hidden states of a trained model"
 
     def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        key = self.key or model.reads.keys[0]
-        if key not in model.reads.keys:
+        keys = model.reads.keys
+        key = self.key or keys[0]
+        if key not in keys:
             raise UsageError(
-                f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {model.reads.keys[0]!r}."
+                f"memory.key: a model with backbone {model.backbone!r} has no key {key!r}; use {keys[0]!r}."
             )
         mlp = MemoryMlpSettings(layers=self.layers, ffn_width=self.ffn_width, key=key)
         return model.model_copy(update={"mlp": mlp})

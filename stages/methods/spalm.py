@@ -48,11 +48,14 @@ class Spalm(Method[SpalmConfig]):
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         assert isinstance(batch, NeighborBatch)
         encoding = model.read(batch, carried.state)
-        neighbors = batch.neighbor_tokens.flatten(0, 1)
+        neighbors = batch.neighbor_tokens.flatten(0, 1)  # [B · L, k]
         if model.training:
-            neighbors = without_some(neighbors, self.settings.neighbor_dropout or 0.0)
+            dropout = self.settings.neighbor_dropout or 0.0
+            neighbors = without_some(neighbors, dropout)
+
         # After the backbone: the state that it carries to the next segment is free of neighbours.
-        gated = model.gated(encoding.hidden.flatten(0, 1), neighbors)
+        hidden = encoding.hidden.flatten(0, 1)
+        gated = model.gated(hidden, neighbors)
         mean = model.loss(gated.hidden, batch.targets.flatten())
         return Loss.of(mean, encoding, carried=Carried(encoding.state))
 

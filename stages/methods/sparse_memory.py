@@ -37,14 +37,18 @@ def most_specific(
 
     Source: Lin et al. 2025 (arXiv:2510.15103), section 3.
     """
-    scores = (
-        reads / reads.sum().clamp(min=1) * torch.log((batches + 1) / (batches_with.double() + 1))
-    )
-    scores = scores.masked_fill(reads == 0, -torch.inf)
-    chosen = torch.zeros_like(reads, dtype=torch.bool)
-    chosen[scores.argsort(descending=True, stable=True)[: min(count, int((reads > 0).sum()))]] = (
-        True
-    )
+    term_frequency = reads / reads.sum().clamp(min=1)
+    inverse_frequency = torch.log((batches + 1) / (batches_with.double() + 1))
+    scores = term_frequency * inverse_frequency
+
+    is_read = reads > 0
+    scores = scores.masked_fill(~is_read, -torch.inf)
+    num_chosen = min(count, int(is_read.sum()))
+
+    # stable, so that the smaller number comes first
+    order = scores.argsort(descending=True, stable=True)
+    chosen = torch.zeros_like(is_read)
+    chosen[order[:num_chosen]] = True
     return chosen
 
 
@@ -71,14 +75,17 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         self._model = model
         self._seed = seed
         self._tables = _tables(model)
+        # reads of each slot since the update began
         self._reads = {
             name: torch.zeros(len(table), dtype=torch.int64) for name, table in self._tables.items()
         }
-        names = {id(table): name for name, table in self._tables.items()}
+
+        name_of_table = {id(table): name for name, table in self._tables.items()}
         for module in model.modules():
             if isinstance(module, HasSlots):
                 module.lookup.eval()  # statistics of queries stay those of the earlier text
-                module.lookup.register_forward_hook(self._counter(names[id(module.table)]))
+                name = name_of_table[id(module.table)]
+                module.lookup.register_forward_hook(self._counter(name))
 
     def _counter(self, name: str) -> Any:
         """A hook that counts which slots of a table are read."""
@@ -95,21 +102,23 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         for part in update.batches():
             loss = part.weighted(update.loss(part))
             update.backward(loss)
-            losses.append(loss)
+            losses.append(loss.detach())
             if not self._batches_with:
                 self._read_background(part.batch)
+
+        frozen = {name: ~self._chosen(name) for name in self._tables}
         before = {name: table.detach().clone() for name, table in self._tables.items()}
-        chosen = {name: self._chosen(name) for name in self._tables}
         for name, table in self._tables.items():
             if table.grad is not None:
                 # Before clipping: gradients of frozen slots must not shorten those of the chosen.
-                table.grad[~chosen[name]] = 0
+                table.grad[frozen[name]] = 0
+
         update.change_weights()
         with torch.no_grad():
             for name, table in self._tables.items():
                 # Moments would move slots chosen in earlier updates, and weight decay all of them.
-                table[~chosen[name]] = before[name][~chosen[name]]
-        return torch.stack([loss.detach() for loss in losses]).sum()
+                table[frozen[name]] = before[name][frozen[name]]
+        return torch.stack(losses).sum()
 
     def _chosen(self, name: str) -> Tensor:
         device = self._tables[name].device
@@ -129,18 +138,21 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         first update.
         """
         text: Examples = self.side_inputs["background"]
+        device = like.inputs.device
         # the reads of the batch itself are put back in the end
         reads_of_batch = {name: reads.clone() for name, reads in self._reads.items()}
         self._batches_with = {name: torch.zeros_like(reads) for name, reads in self._reads.items()}
 
-        random = np.random.default_rng([self._seed, BACKGROUND])
+        # as many rows as all processes have together
         num_processes = ranks.get_world_size() if ranks.is_initialized() else 1
         size = min(len(like.inputs) * num_processes, text.count)
+        random = np.random.default_rng([self._seed, BACKGROUND])
         with torch.no_grad(), evaluating(self._model):
             for _ in range(self.settings.background):
                 self._forget()
                 which = random.choice(text.count, size, replace=False)
-                self._model.read(text.batch(which).to(like.inputs.device))
+                batch = text.batch(which).to(device)
+                self._model.read(batch)
                 for name, reads in self._reads.items():
                     self._batches_with[name] += reads > 0
         self._reads.update(reads_of_batch)
@@ -154,5 +166,6 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
 
 def _tables(model: LanguageModel) -> dict[str, nn.Parameter]:
     """Values of slots by name; values shared by layers appear once."""
+    # by identity, since `==` of tensors compares their elements
     tables = {id(module.table) for module in model.modules() if isinstance(module, HasSlots)}
     return {name: weight for name, weight in model.named_parameters() if id(weight) in tables}

@@ -97,21 +97,25 @@ class InBatch(Method[T]):
         """
         log_p, log_z = model.log_prob(read.key("hidden"), read.targets)
         keys = read.key(self.key_name(model)).float()
-        visible = earlier(
-            first, torch.arange(len(keys), device=keys.device) if stop is None else stop
-        )
+        if stop is None:
+            stop = torch.arange(len(keys), device=keys.device)
+        visible = earlier(first, stop)
         target, total = self._log_sums(keys, keys, read.targets, read.targets, visible)
+
         # log p is normalized over the vocabulary alone: adding log_z brings both sides to one
         # scale.
-        return torch.logaddexp(log_z + log_p, target) - torch.logaddexp(log_z, total)
+        target_score = log_z + log_p
+        return torch.logaddexp(target_score, target) - torch.logaddexp(log_z, total)
 
     def _log_sums(
         self, queries: Tensor, keys: Tensor, targets: Tensor, values: Tensor, visible: Visible
     ) -> tuple[Tensor, Tensor]:
         """Log-sums over the visible keys, or over the best of them if their number is set."""
-        scale = 1 / (math.sqrt(queries.shape[-1]) * self.settings.temperature)
-        if best := getattr(self.settings, "k", None):
-            return best_log_sums(queries, keys, targets, values, visible, scale, best)
+        root_width = math.sqrt(queries.shape[-1])
+        scale = 1 / (root_width * self.settings.temperature)
+        k = getattr(self.settings, "k", None)
+        if k:
+            return best_log_sums(queries, keys, targets, values, visible, scale, k)
         return in_batch_log_sums(queries, keys, targets, values, visible, scale)
 
 
@@ -230,29 +234,35 @@ def _behind(past: Mapping[str, Tensor], keys: Tensor, values: Tensor) -> tuple[T
     """Keys [B, n, d] and values [B, n] of rows, after those of their past."""
     # Under autocast, keys of the past may have a higher precision than those of this batch: one
     # type for both.
-    return torch.cat((past["keys"].to(keys.dtype), keys), 1), torch.cat((past["values"], values), 1)
+    past_keys = past["keys"].to(keys.dtype)
+    joined_keys = torch.cat((past_keys, keys), 1)
+    joined_values = torch.cat((past["values"], values), 1)
+    return joined_keys, joined_values
 
 
 def _chained(batch: LongBatch, keys: Tensor, past: Mapping[str, Tensor], together: int) -> Memory:
     """Arrange keys [B·L, d] as memory of chains: `together` rows each, preceded by their own past."""
     length = batch.targets.shape[1]
-    chains = keys.unflatten(0, (-1, together * length))
-    values = batch.targets.unflatten(0, (-1, together)).flatten(1, 2)
-    num_past = past["values"].shape[1] if past else 0
+    # [chains, together · L, d] and [chains, together · L]
+    chain_keys = keys.unflatten(0, (-1, together * length))
+    chain_values = batch.targets.unflatten(0, (-1, together)).flatten(1, 2)
+    num_past = 0
     if past:
-        chains, values = _behind(past, chains, values)
+        num_past = past["values"].shape[1]
+        chain_keys, chain_values = _behind(past, chain_keys, chain_values)
 
     # the place of each query in its chain, and its own key among those of all chains
-    places = torch.arange(num_past, chains.shape[1], device=keys.device)
-    chain_starts = torch.arange(len(chains), device=keys.device)[:, None] * chains.shape[1]
-    positions = chain_starts + places
+    num_chains, chain_length = chain_values.shape
+    places = torch.arange(num_past, chain_length, device=keys.device)
+    chain_starts = chain_length * torch.arange(num_chains, device=keys.device)
+    positions = chain_starts[:, None] + places
 
     # A segment is always read whole, even if a document began in it, as in local memory.
-    reach = torch.minimum(batch.back.view_as(positions), places)
-    in_segment = (places - num_past) % length
-    starts = positions - torch.maximum(reach, in_segment)
+    document_reach = torch.minimum(batch.back.view_as(positions), places)
+    segment_reach = (places - num_past) % length
+    starts = positions - torch.maximum(document_reach, segment_reach)
     visible = earlier(starts.flatten(), positions.flatten())
-    return Memory(chains.flatten(0, 1), values.flatten(), visible)
+    return Memory(chain_keys.flatten(0, 1), chain_values.flatten(), visible)
 
 
 DROPOUT = 1
@@ -298,12 +308,15 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         if self.packing is None:
             return super().order(count, size, seed, epoch)
         random = np.random.default_rng([seed, epoch])
-        batches = count // size
-        num_read = batches * size
+        num_batches = count // size
+        num_read = num_batches * size
+
         # what is left over is before and behind the chain, by chance
-        first = random.integers(count - num_read + 1)
-        groups = self.packing[first : first + num_read].reshape(batches * self.groups, -1)
-        return random.permutation(groups).reshape(batches, size)
+        num_left = count - num_read
+        first = random.integers(num_left + 1)
+        chain = self.packing[first : first + num_read]
+        groups = chain.reshape(num_batches * self.groups, -1)
+        return random.permutation(groups).reshape(num_batches, size)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> ExtBatch:
         # All processes draw for all groups, so that draws do not depend on the number of processes.
@@ -344,11 +357,15 @@ class TrimeExt(InBatch[TrimeExtConfig]):
         if self.groups == 1:
             keys = with_other_ranks(keys)
             values = with_other_ranks(values)
-        visible = others(segment, stop, position, len(keys), local)
+        num_keys = len(keys)
+        visible = others(segment, stop, position, num_keys, local)
+
+        # a position reads the keys of its own group
         here = self._own_groups()
-        size = len(keys) // (here.stop - here.start)
-        group = position - position % size
-        return Memory(keys, values, visible.within(group, group + size))
+        num_groups = here.stop - here.start
+        group_size = num_keys // num_groups
+        group_start = position - position % group_size
+        return Memory(keys, values, visible.within(group_start, group_start + group_size))
 
 
 def _segments(batch: ExtBatch) -> tuple[Tensor, Tensor, Tensor]:

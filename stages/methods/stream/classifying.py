@@ -111,17 +111,17 @@ class Plain(Classifying[PlainSettings]):
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
-        if isinstance(head := model.config.head, LanguageSettings):
+        head = model.config.head
+        if isinstance(head, LanguageSettings):
             self._spelling = Spelling.of(head, self._split)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
-        read = super().batch(examples, which, index)
+        batch = super().batch(examples, which, index)
         if self._spelling is None:
-            return read
-        assert isinstance(read, LabelledBatch)
-        return self._spelling.batch(
-            self._spelling.examples(read, [self._spelling.any_task] * len(which))
-        )
+            return batch
+        assert isinstance(batch, LabelledBatch)
+        begins = [self._spelling.any_task] * len(which)
+        return self._spelling.batch(self._spelling.examples(batch, begins))
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
         if isinstance(batch, SpelledBatch):

@@ -112,11 +112,15 @@ class BoundedSettings(TaskSettings):
     """Documents of a task that are kept, the first that are written; None: all."""
 
     def extend_model(self, model: BackboneConfig, tokens: "Artifact") -> BackboneConfig:
-        """Raises: UsageError also for a size that no task has."""
+        """Check the size before the model is extended.
+
+        Raises: UsageError also for a size that no task has.
+        """
         max_documents = max(tokens.metrics["splits"][TRAIN]["task_documents"])
         usual = type(self).model_fields["size"].default
         # A default size may be more than a task has.
-        if self.size is not None and self.size > max_documents and self.size != usual:
+        is_usual = self.size == usual
+        if self.size is not None and not is_usual and self.size > max_documents:
             raise UsageError(
                 f"memory.size is {self.size:,}, but no task of {tokens.reference} has more than {max_documents:,} documents."
             )
@@ -306,9 +310,18 @@ class MetaMbpaConfig(ReplaySettings):
         return max(1, round(self.write * self.block))
 
     def require_documents(self, of_tasks: Sequence[int], read: int) -> None:
-        """Raises: UsageError if it would never adapt because memory never has `k` documents."""
-        room = sum(count if self.size is None else min(count, self.size) for count in of_tasks)
-        rows = min(read // self.block * self.written, room)
+        """Check that memory will have `k` documents at the last update.
+
+        Args:
+            of_tasks: number of documents of each task.
+            read: number of documents that are read before the last update.
+        Raises: UsageError if it would never adapt because memory never has `k` documents.
+        """
+        room = 0
+        for count in of_tasks:
+            room += count if self.size is None else min(count, self.size)
+        num_written = read // self.block * self.written
+        rows = min(num_written, room)
         if rows < self.k:
             raise UsageError(
                 f"Method meta-mbpa adapts to memory.k {self.k:,} documents, but memory has {rows:,} before the last "

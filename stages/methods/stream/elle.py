@@ -46,12 +46,12 @@ class Elle(KeepsDocuments[ElleConfig]):
     def end_task(self, task: Task) -> None:
         """Keep some documents of the domain."""
         examples = task.examples
-        random = self.random(KEEP, self.task)
         assert isinstance(examples, Documents)
-        chosen = random.choice(
-            examples.count, math.ceil(self.settings.kept * examples.count), replace=False
-        )
-        self.memory.write(examples.chosen[np.sort(chosen)], self.task, 1.0, random)
+        random = self.random(KEEP, self.task)
+        num_kept = math.ceil(self.settings.kept * examples.count)
+        chosen = random.choice(examples.count, num_kept, replace=False)
+        documents = examples.chosen[np.sort(chosen)]
+        self.memory.write(documents, self.task, 1.0, random)
 
     def resize(self, model: LanguageModel, place: int) -> None:
         for task in range(1, place + 1):
@@ -102,11 +102,16 @@ def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int)
     """Make a model wider and deeper by these factors, in place; see `grown`."""
     if wider == deeper == 1:
         return
+    # the head does not grow, and is put back
+    head = model.config.head
     plain = model.config.model_copy(update={"head": None})
-    config = grown_config(plain, wider, deeper).model_copy(update={"head": model.config.head})
-    device = next(model.parameters())
+    config = grown_config(plain, wider, deeper).model_copy(update={"head": head})
+
+    device = next(model.parameters()).device
     larger = LanguageModel(config).to(device).train(model.training)
-    larger.load_state_dict(grown(model.state_dict(), plain, wider, deeper, noise, seed))
+    weights = grown(model.state_dict(), plain, wider, deeper, noise, seed)
+    larger.load_state_dict(weights)
+
     model.config = larger.config
     model.vocabulary = larger.vocabulary
     model.backbone = larger.backbone

@@ -43,11 +43,12 @@ class Emar(KeepsDocuments[EmarConfig]):
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
         names = cast(MatcherSettings, model.config.head).names
-        if names and not self._head.seen.any():  # a resumed stream has learnt its weights
-            with torch.no_grad():
-                self._head.weight.copy_(
-                    self._represent([batch_of_names(names, self._split).to(self._device)])
-                )
+        # a resumed stream has learnt its weights
+        if not names or self._head.seen.any():
+            return
+        batch = batch_of_names(names, self._split).to(self._device)
+        with torch.no_grad():
+            self._head.weight.copy_(self._represent([batch]))
 
     def begin_task(self, task: Task) -> None:
         super().begin_task(task)
@@ -97,16 +98,21 @@ class Emar(KeepsDocuments[EmarConfig]):
         size = len(batch.labels)
         num_batches = self._of_pass(size)
         number_of_pass, number = divmod(self._batches, num_batches)
-        order = self.random(WITH_BATCH, self.task, number_of_pass).permutation(self.memory.rows)
+        random = self.random(WITH_BATCH, self.task, number_of_pass)
+        order = random.permutation(self.memory.rows)
 
         # batch `number` of a pass reads this part of M; parts differ by one example at most
         first = len(order) * number // num_batches
         stop = len(order) * (number + 1) // num_batches
-        if first == stop:
-            return loss
         num_stored = stop - first
+        if not num_stored:
+            return loss
         (stored,) = self.batches(order[first:stop], num_stored)
-        return (size * loss + num_stored * update.loss_of(stored)) / (size + num_stored)
+        stored_loss = update.loss_of(stored)
+
+        # each example counts the same, wherever it comes from
+        total = size * loss + num_stored * stored_loss
+        return total / (size + num_stored)
 
     def _end_passes(self, update: Update, number: int) -> None:
         """End passes until `number` are complete; an update may complete several."""
@@ -164,9 +170,12 @@ class Emar(KeepsDocuments[EmarConfig]):
         sums = self._head.weight.detach().clone()
         if not len(rows):
             return sums
-        labels = torch.from_numpy(self._split.labels[rows].astype(np.int64)).to(self._device)
+
+        stored_labels = self._split.labels[rows].astype(np.int64)
+        labels = torch.from_numpy(stored_labels).to(self._device)
         sums.index_add_(0, labels, self.represented(rows))
-        return sums / (1 + F.one_hot(labels, len(sums)).sum(0))[:, None]
+        num_of_label = F.one_hot(labels, len(sums)).sum(0)
+        return sums / (1 + num_of_label)[:, None]
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"batches": self._batches, "ended": self._ended}

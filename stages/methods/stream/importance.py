@@ -69,19 +69,22 @@ class Anchored(Classifying[A]):
 
     def _task_importance(self, task: Task, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Mean importance of each weight over examples of one task; 0 where none needs it."""
-        count = min(self.settings.examples, task.examples.count)
+        examples = task.examples
+        count = min(self.settings.examples, examples.count)
         generator = self.random(self.place(task))
-        chosen = generator.choice(task.examples.count, count, replace=False)
+        chosen = generator.choice(examples.count, count, replace=False)
+
+        parameters = list(weights.values())
         means = {name: torch.zeros_like(weight) for name, weight in weights.items()}
         with evaluating(self._model):
             # One example at a time: the importance of a batch's gradient is not the mean of the
             # examples' importance, as squares and absolute values do not add up.
             for example in chosen:
-                batch = task.examples.batch(np.array([example])).to(self._device)
+                batch = examples.batch(np.array([example])).to(self._device)
                 assert isinstance(batch, LabelledBatch)
-                gradients = torch.autograd.grad(
-                    self.value(self._model, batch), list(weights.values()), allow_unused=True
-                )
+                value = self.value(self._model, batch)
+                # a weight that the value does not depend on has no gradient
+                gradients = torch.autograd.grad(value, parameters, allow_unused=True)
                 for mean, gradient in zip(means.values(), gradients, strict=True):
                     if gradient is not None:
                         mean += self.weighed(gradient) / count

@@ -119,12 +119,15 @@ class Lamol(Classifying[LamolConfig]):
         number_of_each = math.ceil(number / len(before))
         samples = list[Example]()
         for place, task in enumerate(before):
-            assert isinstance(task.examples, Documents)
+            examples = task.examples
+            assert isinstance(examples, Documents)
             random = self.random(REAL, self._place, place)
-            count = task.examples.count
-            chosen = random.choice(count, min(number_of_each, count), replace=False)
-            begins = [self._begin(task)] * len(chosen)
-            samples += self._spelling.examples(task.examples.batch(chosen), begins)
+            num_chosen = min(number_of_each, examples.count)
+            chosen = random.choice(examples.count, num_chosen, replace=False)
+
+            begins = [self._begin(task)] * num_chosen
+            batch = examples.batch(chosen)
+            samples += self._spelling.examples(batch, begins)
         return Samples(samples, number_of_each * len(before))
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
@@ -142,14 +145,16 @@ class Lamol(Classifying[LamolConfig]):
         if not samples:
             return []
         count = -(-size * len(samples) // of)  # in integers: rounding of floats would add a sample
-        cycles, within = np.divmod(np.arange(number * count, (number + 1) * count), len(samples))
-        orders = {
-            cycle: self.random(ORDER, self._place, cycle).permutation(len(samples))
-            for cycle in np.unique(cycles).tolist()
-        }
+        numbers = np.arange(number * count, (number + 1) * count)
+
+        # samples are read in cycles, each in an order of its own
+        cycles, places = np.divmod(numbers, len(samples))
+        orders = {}
+        for cycle in np.unique(cycles).tolist():
+            orders[cycle] = self.random(ORDER, self._place, cycle).permutation(len(samples))
         return [
             samples[orders[cycle][place]]
-            for cycle, place in zip(cycles.tolist(), within.tolist(), strict=True)
+            for cycle, place in zip(cycles.tolist(), places.tolist(), strict=True)
         ]
 
     def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
@@ -167,11 +172,14 @@ class Lamol(Classifying[LamolConfig]):
         assert batch.mask is not None
         border = batch.mask & (batch.targets == self._spelling.answer)
         others = batch.mask & ~border
+        num_others = others.sum()
+        num_borders = border.sum()
+        sum_of_others = model.loss(hidden[others], batch.targets[others]) * num_others
+        sum_of_borders = model.loss(hidden[border], batch.targets[border]) * num_borders
+
         weight = self.settings.ans_weight
-        sums = [
-            model.loss(hidden[part], batch.targets[part]) * part.sum() for part in (others, border)
-        ]
-        return (sums[0] + weight * sums[1]) / (others.sum() + weight * border.sum())
+        total = sum_of_others + weight * sum_of_borders
+        return total / (num_others + weight * num_borders)
 
     def write_files(self, decode: Callable[[list[int]], str], add: Callable[[str], Path]) -> None:
         """Write the samples of each task as text, with the first token of each."""
@@ -196,12 +204,15 @@ class Lamol(Classifying[LamolConfig]):
     def state_dict(self) -> dict[str, Any]:
         state: dict[str, Any] = {"place": self._place}
         for place, (examples, asked, written) in self._samples.items():
+            # an array more, since there may be no examples to join
             rows = [np.zeros(0, np.int64)]
             for example in examples:
                 # ids are not negative, so negative numbers end the parts
-                row = (example.text, [-1], example.answer, [-1 - example.begin])
-                rows.append(np.concatenate(row))
-            state[f"samples/{place}"] = torch.from_numpy(np.concatenate(rows))
+                end = -1 - example.begin
+                row = np.concatenate((example.text, [-1], example.answer, [end]))
+                rows.append(row)
+            joined = np.concatenate(rows)
+            state[f"samples/{place}"] = torch.from_numpy(joined)
             state[f"counts/{place}"] = torch.tensor([asked, written])
         return state
 

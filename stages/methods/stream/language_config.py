@@ -122,6 +122,7 @@ class ElleConfig(TaskSettings):
                     f"memory.{name} has {len(times)} numbers, but {tokens.reference} has {len(names)} domains: it "
                     f"takes at most {len(names) - 1}, one for each but the first."
                 )
-        if (grows := (prod(self.wider), prod(self.deeper))) != (1, 1):
-            model = grown_config(model, *grows)
+        factors = (prod(self.wider), prod(self.deeper))
+        if factors != (1, 1):
+            model = grown_config(model, *factors)
         return with_task_tokens(model, tokens, LanguageSettings(answers=(), first=types))

@@ -112,9 +112,13 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def _after_step(self, update: Update, batch: LabelledBatch) -> Tensor:
         """ℓ(θ̃), a scalar; ℓ(θ) while memory has too few examples."""
-        others = len(self.memory) - (not self.settings.own_neighbor)
-        if others < self.settings.k:
+        num_others = len(self.memory)
+        # a document of the batch is in memory, and may not be its own neighbour
+        if not self.settings.own_neighbor:
+            num_others -= 1
+        if num_others < self.settings.k:
             return update.loss_of(batch)
+
         rows = self.neighbors(batch.documents)
         (near,) = self.batches(rows, len(rows))
         rate = self.settings.inner_lr or update.optimizer.param_groups[0]["lr"]
@@ -126,6 +130,7 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         weights = list(self._weights.values())
         gradients = torch.autograd.grad(loss, weights, create_graph=second_order, allow_unused=True)
 
+        # θ̃ = θ - rate · gradient
         changed = {}
         for (name, weight), gradient in zip(self._weights.items(), gradients, strict=True):
             changed[name] = weight if gradient is None else weight - rate * gradient
@@ -140,9 +145,12 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         rows = self.memory.rows
         neighbors = []
         for document in documents:
-            others = rows if self.settings.own_neighbor else rows[rows != document]
-            distances = squared_distances(self._keys[document], self._keys[others])
-            neighbors.append(others[nearest(distances, self.settings.k)])
+            candidates = rows
+            if not self.settings.own_neighbor:
+                candidates = rows[rows != document]
+            distances = squared_distances(self._keys[document], self._keys[candidates])
+            nearest_places = nearest(distances, self.settings.k)
+            neighbors.append(candidates[nearest_places])
         return np.unique(np.concatenate(neighbors))
 
     def write(self, update: Update, batches: Sequence[LabelledBatch]) -> None:
@@ -169,18 +177,24 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
 
     def _chosen(self, block: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Examples of a block to write, [n, 2]: document and place of its task."""
-        count = max(1, round(self.settings.write * len(block)))
+        num_examples = len(block)
+        num_chosen = max(1, round(self.settings.write * num_examples))
         stored = self._keys[self.memory.rows]
         if not len(stored):
             # nothing is near an empty memory
-            return block[far_ones(np.full(len(block), np.inf), count, 1.0, random)]
+            distances = np.full(num_examples, np.inf)
+            return block[far_ones(distances, num_chosen, 1.0, random)]
+
         nearest_distances = []
         for document in block[:, 0]:
-            nearest_distances.append(squared_distances(self._keys[document], stored).min())
+            to_stored = squared_distances(self._keys[document], stored)
+            nearest_distances.append(to_stored.min())
         distances = np.array(nearest_distances)
+
+        # the first block sets the scale of distances
         if self._beta is None:
             self._beta = float(np.median(distances)) or 1.0
-        return block[far_ones(distances, count, self._beta, random)]
+        return block[far_ones(distances, num_chosen, self._beta, random)]
 
     def state_dict(self) -> dict[str, Any]:
         return super().state_dict() | {"waiting": torch.tensor(self._waiting), "beta": self._beta}

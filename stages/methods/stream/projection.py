@@ -76,13 +76,19 @@ def gem_projection(
         return gradient
 
     # References may be linearly dependent, and then G Gᵀ has no Cholesky factor.
-    gram += JITTER * gram.trace() / len(gram) * np.eye(len(gram))
+    num_references = len(gram)
+    gram += JITTER * gram.trace() / num_references * np.eye(num_references)
     factor = np.linalg.cholesky(gram)
-    right = -(gram @ np.full(len(gram), margin) + products)
+
+    # The gradient of the quadratic form at v = margin, negative: L Lᵀ w should be equal to it.
+    margins = np.full(num_references, margin)
+    right = -(gram @ margins + products)
     target = solve_triangular(factor, right, lower=True)
-    weights, _ = nnls(factor.T, target)
-    v = margin + weights
-    return (double + torch.from_numpy(v).to(rows.device) @ rows).to(gradient.dtype)
+    w, _ = nnls(factor.T, target)
+
+    v = torch.from_numpy(margin + w).to(rows.device)
+    projected = double + v @ rows
+    return projected.to(gradient.dtype)
 
 
 def pop_gradient(parameters: Sequence[nn.Parameter]) -> Tensor:

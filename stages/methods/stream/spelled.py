@@ -144,16 +144,19 @@ class Spelling:
         A valid one has text, a single `<ans>`, and an answer; no other token beyond those of the
         text occurs.
         """
-        (places,) = np.nonzero(tokens >= self.head.first)
-        if (
-            len(tokens) == 0
-            or tokens[-1] != self.eos
-            or len(places) != 1
-            or tokens[places[0]] != self.answer
-        ):
+        if not len(tokens) or tokens[-1] != self.eos:
             return None
-        text = tokens[: places[0]]
-        answer = tokens[places[0] + 1 : -1]
+
+        # tokens from `first` on are those of the head: `<ans>`, and the first ones of tasks
+        special_places = np.flatnonzero(tokens >= self.head.first)
+        if len(special_places) != 1:
+            return None
+        border = special_places[0]
+        if tokens[border] != self.answer:
+            return None
+
+        text = tokens[:border]
+        answer = tokens[border + 1 : -1]
         return Example(text, answer, begin) if len(text) and len(answer) else None
 
 
@@ -186,21 +189,28 @@ def write(
     A token is drawn from the softmax over the `top_k` most probable ones.
     """
     device = next(model.parameters()).device
-    rows = np.full((len(begins), spelling.length + 1), spelling.eos, np.int64)
+    num_rows = len(begins)
+    rows = np.full((num_rows, spelling.length + 1), spelling.eos, np.int64)
     rows[:, 0] = begins
-    ends = np.full(len(begins), spelling.length)
-    open_rows = np.arange(len(begins))
+    ends = np.full(num_rows, spelling.length)
+
+    # rows that have no `<eos>` yet
+    open_rows = np.arange(num_rows)
     with evaluating(model):
         for place in range(1, spelling.length + 1):
             read = torch.from_numpy(rows[open_rows, :place]).to(device)
-            scores = model.log_probs(model.encode(read).hidden[:, -1])
+            hidden = model.encode(read).hidden[:, -1]
+            scores = model.log_probs(hidden)
             best = scores.topk(min(top_k, scores.shape[1]))
-            shares = best.values.double().softmax(1).cumsum(1).cpu().numpy()
+            candidates = best.indices.cpu().numpy()  # [open rows, top_k]
+            shares = best.values.double().softmax(1)
+            cumulated = shares.cumsum(1).cpu().numpy()
 
-            # a uniform number lies between two cumulated shares: that token is drawn
+            # a uniform number lies between two cumulated shares: that token is drawn; the last
+            # share may be rounded below 1
             numbers = random.random((len(open_rows), 1))
-            chosen = (numbers > shares).sum(1).clip(max=shares.shape[1] - 1)
-            candidates = best.indices.cpu().numpy()
+            chosen = (numbers > cumulated).sum(1)
+            chosen = chosen.clip(max=cumulated.shape[1] - 1)
             tokens = candidates[np.arange(len(open_rows)), chosen]
             rows[open_rows, place] = tokens
 
@@ -223,19 +233,21 @@ def answers(
     """
     longest = spelling.longest
     device = next(model.parameters()).device
+    num_rows = len(texts)
     # before each text stands `<eos>`, and `<ans>` follows it
     lengths = np.array([len(text) + 2 for text in texts])
-    rows = np.full((len(texts), int(lengths.max()) + longest), spelling.eos, np.int64)
+    rows = np.full((num_rows, int(lengths.max()) + longest), spelling.eos, np.int64)
     for row, text in zip(rows, texts, strict=True):
         row[1 : len(text) + 2] = [*text, spelling.answer]
 
-    every_row = np.arange(len(rows))
-    result = np.full((len(texts), longest + 1), spelling.eos)
+    every_row = np.arange(num_rows)
+    result = np.full((num_rows, longest + 1), spelling.eos)
+    # a step more than the longest answer has, for its `<eos>`
     for step in range(longest + 1):
         ends = lengths + step
         read = torch.from_numpy(rows[:, : ends.max()]).to(device)
         hidden = model.encode(read).hidden
-        last = hidden[torch.arange(len(rows)), torch.from_numpy(ends - 1)]
+        last = hidden[torch.arange(num_rows), torch.from_numpy(ends - 1)]
         scores = model.log_probs(last)
         if scores.isnan().any():  # argmax would return the first NaN
             raise ArtifactError(
