@@ -95,22 +95,25 @@ def _sides(a: TokenScores, b: TokenScores) -> tuple[dict[str, Any], list[Side]]:
     These are documents, or groups of them, as in a report's own intervals; paragraphs if there is
     only one document.
     """
-    both = [
-        (scores, scored_places(scores.tokens, scores.split, scores.counted)) for scores in (a, b)
-    ]
-    places = both[0][1]
-    if places.documents_with_tokens() > 1 or a.counted == "last-word":
-        offsets = [own.doc_offsets for _, own in both]
-        if not are_parts(places, a.tokens.config.get("documents")):
-            return {"unit": "document"}, [
-                Side(*one, own) for one, own in zip(both, offsets, strict=True)
-            ]
-        facts = Units(places, None, groups := grouped(offsets[0])).facts(len(groups) - 1)
-        return facts, [Side(*one, own[groups]) for one, own in zip(both, offsets, strict=True)]
-    start = np.zeros(1, np.int64)
-    ends = [np.asarray(own.split.paragraph_ends[:]) for _, own in both]
-    sides = [Side(*one, np.concatenate([start, own])) for one, own in zip(both, ends, strict=True)]
-    return {"unit": "paragraph"}, sides
+    scores = (a, b)
+    places = [scored_places(side.tokens, side.split, side.counted) for side in scores]
+    first = places[0]
+    if first.documents_with_tokens() > 1 or a.counted == "last-word":
+        facts: dict[str, Any] = {"unit": "document"}
+        offsets = [side_places.doc_offsets for side_places in places]
+        if are_parts(first, a.tokens.config.get("documents")):
+            # groups begin at the same documents in both
+            group_starts = grouped(offsets[0])
+            facts = Units(first, None, group_starts).facts(len(group_starts) - 1)
+            offsets = [doc_offsets[group_starts] for doc_offsets in offsets]
+    else:
+        facts = {"unit": "paragraph"}
+        start = np.zeros(1, np.int64)
+        offsets = []
+        for side_places in places:
+            ends = np.asarray(side_places.split.paragraph_ends[:])
+            offsets.append(np.concatenate([start, ends]))
+    return facts, [Side(*side) for side in zip(scores, places, offsets, strict=True)]
 
 
 def _counts(progress: Progress, a: Side, b: Side) -> dict[str, np.ndarray]:
@@ -137,14 +140,17 @@ def _passages(a: Side, b: Side) -> np.ndarray:
     scored = []
     for places in (a.places, b.places):
         assert places.chosen is not None
-        scored.append(np.zeros(len(places.doc_offsets) - 1, np.int64))
-        scored[-1][places.documents(places.chosen)] = 1
-    if not np.array_equal(scored[0], scored[1]):
+        is_scored = np.zeros(len(places.doc_offsets) - 1, np.int64)
+        is_scored[places.documents(places.chosen)] = 1
+        scored.append(is_scored)
+
+    of_a, of_b = scored
+    if not np.array_equal(of_a, of_b):
         raise ArtifactError(
             f"{a.scores.report.reference} and {b.scores.report.reference} score the last words of other documents "
             f"of {a.scores.split}, so that they cannot be compared."
         )
-    return scored[0]
+    return of_a
 
 
 def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -154,12 +160,12 @@ def _meaningful(per: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return per
     words = by_unit["word"]
     characters = by_unit["character"]
-    bits = [characters[name] / log(2) for name in ("nll_a", "nll_b")]
-    shown = [
-        shown_word_perplexity(perplexity(words[n], 1), b)
-        for n, b in zip(("nll_a", "nll_b"), bits, strict=True)
-    ]
-    return per if None not in shown else [characters]
+    for name in ("nll_a", "nll_b"):
+        bits_per_character = characters[name] / log(2)
+        word_perplexity = perplexity(words[name], 1)
+        if shown_word_perplexity(word_perplexity, bits_per_character) is None:
+            return [characters]
+    return per
 
 
 UNITS = ("word", "character")
@@ -178,32 +184,45 @@ def lengths(
     Args:
         offsets: int64 [P + 1], ascending; part i is the tokens [offsets[i], offsets[i+1]).
     """
-    counted = tokens.metrics["splits"][split]
-    result = {"word": np.diff(offsets)}
-    if tokens.metrics["tokenizer"] != "word":
-        result = _decoded_lengths(tokens, split, offsets, progress)
-    return {unit: parts for unit, parts in result.items() if parts.sum() == counted[f"{unit}s"]}
+    if tokens.metrics["tokenizer"] == "word":
+        parts_by_unit = {"word": np.diff(offsets)}
+    else:
+        parts_by_unit = _decoded_lengths(tokens, split, offsets, progress)
+
+    totals = tokens.metrics["splits"][split]
+    return {
+        unit: parts for unit, parts in parts_by_unit.items() if parts.sum() == totals[f"{unit}s"]
+    }
 
 
 def _decoded_lengths(
     tokens: Artifact, split: str, offsets: np.ndarray, progress: Progress
 ) -> dict[str, np.ndarray]:
+    """See `lengths`; empty if the tokenizer does not tell the text of its tokens."""
     from stages.text.tokenizer import words
     from stages.text.words import word_spelling
 
     tokenizer = tokenizer_of(tokens)
     try:
-        spelled = word_spelling(tokenizer)
+        spelling = word_spelling(tokenizer)
     except UsageError:
         return {}
     # `<eos>` is decoded as no text: documents end without a character.
-    spelled[tokenizer.eos_id] = b""
+    spelling[tokenizer.eos_id] = b""
+
     ids: Any = np.asarray(open_split(tokens.zarr("tokens.zarr"), split).ids[:])
-    parts = np.zeros((len(offsets) - 1, 2), np.int64)
+    num_parts = len(offsets) - 1
+    num_tokens = int(offsets[-1])
+    num_words = np.zeros(num_parts, np.int64)
+    num_characters = np.zeros(num_parts, np.int64)
     for number, (start, stop) in enumerate(pairwise(offsets)):
-        text = b"".join(spelled[id] for id in ids[start:stop].tolist()).decode("utf-8", "replace")
+        pieces = [spelling[id] for id in ids[start:stop].tolist()]
+        text = b"".join(pieces).decode("utf-8", "replace")
+        num_lines = text.count("\n")
         # As in tokenize, a last line without a line break counts as a line.
-        unended = bool(text) and not text.endswith("\n")
-        parts[number] = len(words(text)) + text.count("\n") + unended, len(text)
-        progress(int(stop), int(offsets[-1]), "tokens turned into text")
-    return dict(zip(UNITS, parts.T, strict=True))
+        if text and not text.endswith("\n"):
+            num_lines += 1
+        num_words[number] = len(words(text)) + num_lines
+        num_characters[number] = len(text)
+        progress(int(stop), num_tokens, "tokens turned into text")
+    return {"word": num_words, "character": num_characters}

@@ -55,21 +55,30 @@ def group_figures(
     with a higher, or a lower, probability in B than in A. `interval` of the difference: None if too
     few units have tokens of the group.
     """
-    weights = sums[0]
-    has_weight = weights.any(axis=1)
-    intervals = bootstrap.intervals((sums[2] - sums[1])[has_weight], weights[has_weight], progress)
+    # [5, units, groups]: tokens, nats of A, nats of B, won, lost
+    num_tokens = sums[0]
+    differences = sums[2] - sums[1]
+    has_tokens = num_tokens.any(axis=1)
+    intervals = bootstrap.intervals(differences[has_tokens], num_tokens[has_tokens], progress)
+
     figures: list[dict[str, Any] | None] = []
-    for (tokens, nll_a, nll_b, won, lost), interval in zip(
-        sums.sum(axis=1).T.tolist(), intervals, strict=True
-    ):
+    totals = sums.sum(axis=1).T.tolist()
+    for (tokens, nll_a, nll_b, won, lost), interval in zip(totals, intervals, strict=True):
         if not tokens:
             figures.append(None)
             continue
-        a = nll_a / tokens
-        b = nll_b / tokens
-        counts = {"won": int(won), "lost": int(lost), "interval": interval and list(interval)}
+        mean_a = nll_a / tokens
+        mean_b = nll_b / tokens
         figures.append(
-            {"tokens": int(tokens), "nll_a": a, "nll_b": b, **counts, "difference": b - a}
+            {
+                "tokens": int(tokens),
+                "nll_a": mean_a,
+                "nll_b": mean_b,
+                "won": int(won),
+                "lost": int(lost),
+                "interval": interval and list(interval),
+                "difference": mean_b - mean_a,
+            }
         )
     return figures
 
@@ -113,11 +122,12 @@ def most_changed(gains: np.ndarray, nll: np.ndarray, count: int) -> np.ndarray:
 
 def same_targets(a: TokenScores, b: TokenScores) -> np.ndarray:
     """The scored tokens of both reports, int32 [n]. Raises: ArtifactError if they are not the same."""
-    of_a, of_b = (np.asarray(scores.targets[:]) for scores in (a, b))
-    other = np.flatnonzero(of_a != of_b)
-    if len(other):
+    of_a = np.asarray(a.targets[:])
+    of_b = np.asarray(b.targets[:])
+    differing = np.flatnonzero(of_a != of_b)
+    if len(differing):
         raise ArtifactError(
-            f"{a.report.reference} and {b.report.reference} score other tokens, from scored token {int(other[0])} of "
+            f"{a.report.reference} and {b.report.reference} score other tokens, from scored token {int(differing[0])} of "
             f"{a.split} on; make both again with memlm evaluate"
         )
     return of_a
@@ -132,12 +142,13 @@ def token_rows(
         rows: numbers of scored tokens, int64 [n], in any order.
         around: number of tokens of context before and after; None: enough to fill a line.
     """
-    at = rows if places.chosen is None else places.chosen[rows]
-    log_p_a, log_p_b = (np.asarray(scores.log_p.take(rows), np.float64) for scores in (a, b))
+    tokens = rows if places.chosen is None else places.chosen[rows]
+    log_p_a = np.asarray(a.log_p.take(rows), np.float64)
+    log_p_b = np.asarray(b.log_p.take(rows), np.float64)
     columns: dict[str, Any] = {
-        "token": at,
-        "document": places.documents(at),
-        "position": places.positions(at),
+        "token": tokens,
+        "document": places.documents(tokens),
+        "position": places.positions(tokens),
         "log_p_a": log_p_a,
         "log_p_b": log_p_b,
         "difference": log_p_a - log_p_b,
@@ -145,19 +156,19 @@ def token_rows(
     for side, scores in (("a", a), ("b", b)):
         for name, values in scores.probed.items():
             columns[f"{name}_{side}"] = np.asarray(values.take(rows), np.float64)
-    tokens = a.tokens
-    names = DocumentNames.read(tokens.path, a.split)
-    split_text = places.split
-    text = SplitText(a.split, split_text.ids, split_text.doc_offsets, token_text(tokens), names)
-    length = half_a_line(tokens.metrics["tokenizer"]) if around is None else around
-    for number, excerpt in enumerate(text.excerpts(at, length, length)):
-        texts = {
-            "name": excerpt.name,
-            "before": excerpt.before,
-            "text": excerpt.token,
-            "after": excerpt.after,
-        }
-        yield {**{name: values[number].item() for name, values in columns.items()}, **texts}
+
+    corpus = a.tokens
+    names = DocumentNames.read(corpus.path, a.split)
+    split = places.split
+    text = SplitText(a.split, split.ids, split.doc_offsets, token_text(corpus), names)
+    length = half_a_line(corpus.metrics["tokenizer"]) if around is None else around
+    for number, excerpt in enumerate(text.excerpts(tokens, length, length)):
+        row = {name: values[number].item() for name, values in columns.items()}
+        row["name"] = excerpt.name
+        row["before"] = excerpt.before
+        row["text"] = excerpt.token
+        row["after"] = excerpt.after
+        yield row
 
 
 def compare_tokens(
@@ -169,30 +180,39 @@ def compare_tokens(
     """
     places = scored_places(a.tokens, a.split, a.counted)
     units = units_of(places, settings.block_tokens, a.tokens.config.get("documents"))
-    frequencies = find_frequencies(
-        "train", {"model": a.report.input("model"), "tokens": a.tokens}, a.split
-    )
+    inputs = {"model": a.report.input("model"), "tokens": a.tokens}
+    frequencies = find_frequencies("train", inputs, a.split)
     targets = same_targets(a, b)
-    at = places.read(0, len(places))
-    n = len(places)
-    pairs = a.nll(0, n), b.nll(0, n)
+
+    num_tokens = len(places)
+    tokens = places.read(0, num_tokens)
+    nll_a = a.nll(0, num_tokens)
+    nll_b = b.nll(0, num_tokens)
+
     # Every token is in three groups: all tokens, its range of positions, its bucket of frequency.
-    ranges = position_range(places.positions(at))
-    number_of_ranges = int(ranges.max()) + 1
-    grouped = [(np.zeros(n, np.int64), 1), (ranges, number_of_ranges)]
+    range_of_token = position_range(places.positions(tokens))
+    num_ranges = int(range_of_token.max()) + 1
+    groupings = [(np.zeros(num_tokens, np.int64), 1), (range_of_token, num_ranges)]
     if frequencies is not None:
-        grouped.append((frequencies.bucket_of[targets], len(BOUNDS) + 1))
-    of = units.of(at)
-    bootstrap = settings.bootstrap
-    sums = np.concatenate(
-        [tally(of, groups, *pairs, (units.count, count)) for groups, count in grouped], axis=2
-    )
+        bucket_of_token = frequencies.bucket_of[targets]
+        groupings.append((bucket_of_token, len(BOUNDS) + 1))
+
+    unit_of_token = units.of(tokens)
+    tallies = []
+    for group_of_token, num_groups in groupings:
+        shape = (units.count, num_groups)
+        tallies.append(tally(unit_of_token, group_of_token, nll_a, nll_b, shape))
+    sums = np.concatenate(tallies, axis=2)
+
     # One bootstrap for all groups: their intervals come from the same draws, and can be compared.
-    all_tokens, *parts = group_figures(sums, bootstrap, progress)
+    all_tokens, *parts = group_figures(sums, settings.bootstrap, progress)
     assert all_tokens is not None, "a split without tokens is never evaluated"
+    by_position = parts[:num_ranges]
+    by_bucket = parts[num_ranges:]
+
+    # The first group holds all tokens.
     has_tokens = sums[0, :, 0] > 0
-    totals = sums[2, :, 0] - sums[1, :, 0]
-    nll_a, nll_b = pairs
+    difference_of_unit = sums[2, :, 0] - sums[1, :, 0]
     won = most_changed(nll_a - nll_b, nll_b, settings.most)
     lost = most_changed(nll_b - nll_a, nll_a, settings.most)
     edges = all_tokens["interval"]
@@ -202,17 +222,15 @@ def compare_tokens(
         **all_tokens,
         "perplexity_ratio": perplexity(all_tokens["difference"], 1),
         "perplexity_ratio_interval": edges and [perplexity(edge, 1) for edge in edges],
-        "won_share": all_tokens["won"] / n,
-        "lost_share": all_tokens["lost"] / n,
+        "won_share": all_tokens["won"] / num_tokens,
+        "lost_share": all_tokens["lost"] / num_tokens,
         "bootstrap": {
-            **asdict(bootstrap),
+            **asdict(settings.bootstrap),
             **units.facts(int(has_tokens.sum())),
-            "units_won": int((totals[has_tokens] < 0).sum()),
+            "units_won": int((difference_of_unit[has_tokens] < 0).sum()),
         },
-        "by_frequency": None
-        if frequencies is None
-        else _by_frequency(parts[number_of_ranges:], frequencies),
-        "by_position": _by_position(parts[:number_of_ranges]),
+        "by_frequency": None if frequencies is None else _by_frequency(by_bucket, frequencies),
+        "by_position": _by_position(by_position),
         "most_won": list(token_rows(a, b, won, places, settings.around)),
         "most_lost": list(token_rows(a, b, lost, places, settings.around)),
     }

@@ -4,7 +4,7 @@ tokens.
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from io import TextIOWrapper
 from itertools import chain
@@ -39,35 +39,54 @@ def compare_translations(
     Returns: None if one has no translations, or if sentences, references or settings of BLEU
     differ.
     """
-    if not all(TRANSLATIONS in report.manifest.files for report in (a, b)):
+    if TRANSLATIONS not in a.manifest.files or TRANSLATIONS not in b.manifest.files:
         return None
-    configs = (a.config, b.config)
-    how = [
-        BleuSettings(lowercase=c.get("bleu_lowercase", False), tokenize=c.get("bleu_tokenize"))
-        for c in configs
-    ]
-    lines = []
-    for report in (a, b):
-        # Lines of the file: `str.splitlines` would also cut at characters inside a text, such as
-        # U+2028.
-        with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
-            lines.append([json.loads(line) for line in file])
-    pairs = [[(line["source"], line["reference"]) for line in file_lines] for file_lines in lines]
-    if pairs[0] != pairs[1] or how[0] != how[1]:
+    bleu = _bleu_settings(a)
+    lines_a = _translations(a)
+    lines_b = _translations(b)
+    if bleu != _bleu_settings(b) or _pairs(lines_a) != _pairs(lines_b):
         return None
-    require_sacrebleu(how[0])
-    rows = [
-        list(file_lines[0]["rows"])[: 1 if settings.reading == "model" else 2][-1]
-        for file_lines in lines
-    ]
-    first, second = (
-        [line["rows"][row]["text"] for line in file_lines]
-        for file_lines, row in zip(lines, rows, strict=True)
+    require_sacrebleu(bleu)
+
+    row_a = _compared_row(lines_a, settings.reading)
+    row_b = _compared_row(lines_b, settings.reading)
+    texts_a = [line["rows"][row_a]["text"] for line in lines_a]
+    texts_b = [line["rows"][row_b]["text"] for line in lines_b]
+    references = [line["reference"] for line in lines_a]
+    difference = bleu_difference(texts_a, texts_b, references, bleu, settings.bootstrap)
+    return {
+        "rows": [row_a, row_b],
+        **asdict(difference),
+        "difference": difference.difference,
+    }
+
+
+def _bleu_settings(report: Artifact) -> BleuSettings:
+    return BleuSettings(
+        lowercase=report.config.get("bleu_lowercase", False),
+        tokenize=report.config.get("bleu_tokenize"),
     )
-    difference = bleu_difference(
-        first, second, [reference for _, reference in pairs[0]], how[0], settings.bootstrap
-    )
-    return {"rows": rows, **asdict(difference), "difference": difference.difference}
+
+
+def _translations(report: Artifact) -> list[dict[str, Any]]:
+    """One record for each sentence."""
+    # Lines of the file: `str.splitlines` would also cut at characters inside a text, such as
+    # U+2028.
+    with report.file(TRANSLATIONS).open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def _pairs(lines: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Source and reference of each sentence."""
+    return [(line["source"], line["reference"]) for line in lines]
+
+
+def _compared_row(lines: Sequence[Mapping[str, Any]], reading: str) -> str:
+    """The model's own row, or the first with a memory; the only one, if there is no other."""
+    rows = list(lines[0]["rows"])
+    if reading == "model":
+        return rows[0]
+    return rows[min(1, len(rows) - 1)]
 
 
 PARAGRAPHS_AT_ONCE = 1 << 20
@@ -115,20 +134,24 @@ def _text_difference(a: Artifact, b: Artifact, split: str) -> str | None:
     Text was counted and hashed before it was tokenized, so letter case and vocabulary play no part.
     """
     # Counts are in the manifest and cost nothing; hashes must be read, so they come second.
+    metrics_a = a.metrics["splits"][split]
+    metrics_b = b.metrics["splits"][split]
     for name in LENGTHS:
-        of_a, of_b = (tokens.metrics["splits"][split][name] for tokens in (a, b))
-        if of_a != of_b:
-            return f"{split} has {of_a:,} {name} in the one and {of_b:,} in the other"
-    opened_a, opened_b = (open_split(tokens.zarr("tokens.zarr"), split) for tokens in (a, b))
-    for start in range(0, int(opened_a.paragraph_hashes.shape[0]), PARAGRAPHS_AT_ONCE):
+        if metrics_a[name] != metrics_b[name]:
+            return f"{split} has {metrics_a[name]:,} {name} in the one and {metrics_b[name]:,} in the other"
+
+    split_a = open_split(a.zarr("tokens.zarr"), split)
+    split_b = open_split(b.zarr("tokens.zarr"), split)
+    num_paragraphs = int(split_a.paragraph_hashes.shape[0])
+    for start in range(0, num_paragraphs, PARAGRAPHS_AT_ONCE):
         rows = slice(start, start + PARAGRAPHS_AT_ONCE)
-        hashes = (np.asarray(opened.paragraph_hashes[rows]) for opened in (opened_a, opened_b))
-        other = np.flatnonzero(np.not_equal(*hashes))
-        if len(other):
-            return (
-                f"paragraph {start + int(other[0])} of {split} (counted from 0) reads differently"
-            )
-    if not np.array_equal(_document_ends(opened_a), _document_ends(opened_b)):
+        hashes_a = np.asarray(split_a.paragraph_hashes[rows])
+        hashes_b = np.asarray(split_b.paragraph_hashes[rows])
+        differing = np.flatnonzero(hashes_a != hashes_b)
+        if len(differing):
+            number = start + int(differing[0])
+            return f"paragraph {number} of {split} (counted from 0) reads differently"
+    if not np.array_equal(_document_ends(split_a), _document_ends(split_b)):
         return f"{split} is cut into documents elsewhere"
     return None
 
@@ -167,22 +190,23 @@ def compare(
 
 
 def _report_facts(scores: TokenScores) -> dict[str, Any]:
-    rows = {row["row"]: row for row in scores.report.metrics["rows"]}
+    report = scores.report
+    rows = {row["row"]: row for row in report.metrics["rows"]}
     row = rows[scores.row]
-    return {
-        "reference": scores.report.reference,
-        "model": scores.report.input("model").reference,
-        "method": scores.report.metrics["method"],
+    facts = {
+        "reference": report.reference,
+        "model": report.input("model").reference,
+        "method": report.metrics["method"],
         "row": scores.row,
         "tokens": scores.tokens.reference,
         "counting": counting(row),
-        "against_counting": against_counting(scores.report.metrics, row)._asdict(),
-        **{
-            name: row[name]
-            for name in ("nll", "perplexity", "bits_per_character", "word_perplexity")
-        },
-        **{measure.name: row.get(measure.name) for measure in MEASURES.computed()},
+        "against_counting": against_counting(report.metrics, row)._asdict(),
     }
+    for name in ("nll", "perplexity", "bits_per_character", "word_perplexity"):
+        facts[name] = row[name]
+    for measure in MEASURES.computed():
+        facts[measure.name] = row.get(measure.name)
+    return facts
 
 
 def against_baseline(report: Artifact) -> dict[str, Any] | None:

@@ -70,12 +70,15 @@ def comparison_charts(facts: Facts) -> Iterator[Chart]:
 def _chart(
     name: str, title: str, caption: str, labels: Sequence[str], groups: Sequence[Facts], across: str
 ) -> Chart:
-    shown = [
-        group if group["tokens"] >= FEW_TOKENS else {"difference": None, "interval": None}
-        for group in groups
-    ]
-    intervals = [None if group["interval"] is None else tuple(group["interval"]) for group in shown]
-    differences = [group["difference"] for group in shown]
+    """Bars of the difference of each group, with intervals; none for groups of few tokens."""
+    differences: list[float | None] = []
+    intervals: list[tuple[float, ...] | None] = []
+    for group in groups:
+        has_many = group["tokens"] >= FEW_TOKENS
+        interval = group["interval"] if has_many else None
+        differences.append(group["difference"] if has_many else None)
+        intervals.append(None if interval is None else tuple(interval))
+
     caption += few_note(labels, [group["tokens"] for group in groups])
     series = Series("B - A", differences, intervals)
     return Chart(name, title, caption, Bars(labels, [series], across, "B - A, nats"))

@@ -23,10 +23,11 @@ def sentences(facts: Facts) -> Iterator[str]:
     """
     for name in ("a", "b"):
         report = facts[name]
-        value = (
-            "" if report["perplexity"] is None else f", perplexity {number(report['perplexity'])}"
-        )
-        yield f"{name.upper()}: {report['reference']}, {report['row']} of {report['model']}{value}{against(report)}"
+        value = ""
+        if report["perplexity"] is not None:
+            value = f", perplexity {number(report['perplexity'])}"
+        row = f"{report['row']} of {report['model']}"
+        yield f"{name.upper()}: {report['reference']}, {row}{value}{against(report)}"
     yield from text_lines(facts)
     if "bleu" in facts:
         yield bleu_line(facts["bleu"])
@@ -54,25 +55,34 @@ def text_lines(facts: Facts) -> Iterator[str]:
     """Sentences about everything except the two reports."""
     scored = "last words of passages" if facts["score"] == "last-word" else "all tokens"
     if facts["paired_on"] == "tokens":
-        yield f"{facts['split']}, {scored}: {facts['tokens']:,} tokens, each read by both"
-        yield f"B - A: {_nats(facts)} a token; perplexity {ratio(facts)}"
-        even = facts["tokens"] - facts["won"] - facts["lost"]
-        yield (
-            f"B gives more probability to {facts['won_share']:.1%} of the tokens, less to {facts['lost_share']:.1%}"
-            f"{f', the same to {even:,}' if even else ''}"
-        )
+        yield from _token_lines(facts, scored)
     else:
         yield (
             f"{facts['split']}, {scored}: one text in two tokenizations, {facts['tokens_a']:,} tokens in A and "
             f"{facts['tokens_b']:,} in B, so by the word (an end of a line is one) and by the character"
         )
         for per in facts["per"]:
-            yield f"B - A: {_nats(per)} a {per['unit']}; perplexity by the {per['unit']} {ratio(per)}"
+            unit = per["unit"]
+            yield f"B - A: {_nats(per)} a {unit}; perplexity by the {unit} {ratio(per)}"
     yield from _measure_lines(facts)
+
     bootstrap = facts["bootstrap"]
     if bootstrap["units"] > 1:
         yield f"B is better in {bootstrap['units_won']:,} of {bootstrap['units']:,} {bootstrap['unit']}s"
-    yield from (remark.text for remark in remarks_on(COMPARISON, facts))
+    for remark in remarks_on(COMPARISON, facts):
+        yield remark.text
+
+
+def _token_lines(facts: Facts, scored: str) -> Iterator[str]:
+    """Sentences about reports that are compared token by token."""
+    yield f"{facts['split']}, {scored}: {facts['tokens']:,} tokens, each read by both"
+    yield f"B - A: {_nats(facts)} a token; perplexity {ratio(facts)}"
+    num_even = facts["tokens"] - facts["won"] - facts["lost"]
+    even = f", the same to {num_even:,}" if num_even else ""
+    yield (
+        f"B gives more probability to {facts['won_share']:.1%} of the tokens, "
+        f"less to {facts['lost_share']:.1%}{even}"
+    )
 
 
 def _measure_lines(facts: Facts) -> Iterator[str]:
@@ -85,26 +95,31 @@ def _measure_lines(facts: Facts) -> Iterator[str]:
         yield f"{measure.title}: {measure.text(a)} in A, {measure.text(b)} in B{better}"
 
 
-def verdict(found: Facts) -> str:
+def verdict(comparison: Facts) -> str:
     """`knn-lm (B) is better than plain (A) on test`, if the interval excludes 0; else that neither
     is better.
     """
-    facts = found if found["paired_on"] == "tokens" else found["per"][0]
-    first, second = (f"{found[name]['row']} ({name.upper()})" for name in ("a", "b"))
+    facts = comparison if comparison["paired_on"] == "tokens" else comparison["per"][0]
+    first = f"{comparison['a']['row']} (A)"
+    second = f"{comparison['b']['row']} (B)"
+    split = comparison["split"]
     if not facts["interval"]:
-        return f"{first} and {second} on {found['split']}: {ratio(facts)}, nobody knows how surely"
+        return f"{first} and {second} on {split}: {ratio(facts)}, nobody knows how surely"
     low, high = facts["interval"]
     if low <= 0 <= high:
-        return f"{first} and {second} on {found['split']} differ by no more than chance may give"
-    return f"{second} is {'better' if high < 0 else 'worse'} than {first} on {found['split']}"
+        return f"{first} and {second} on {split} differ by no more than chance may give"
+    word = "better" if high < 0 else "worse"
+    return f"{second} is {word} than {first} on {split}"
 
 
 def baseline_values(facts: Facts) -> dict[str, str]:
     """Values of the remark on a report and its baseline: the ratio of two perplexities, and its
     interval.
     """
-    (first, row), bootstrap = facts["rows"], facts["bootstrap"]
-    interval = f" ({100 * bootstrap['confidence']:.4g}% interval)" if facts["interval"] else ""
+    first, row = facts["rows"]
+    interval = ""
+    if facts["interval"]:
+        interval = f" ({100 * facts['bootstrap']['confidence']:.4g}% interval)"
     return {"row": row, "first": first, "ratio": ratio(facts), "interval": interval}
 
 
@@ -145,17 +160,21 @@ def group_tables(facts: Facts) -> Iterator[Table]:
         ]
         yield plain_table("Nats by unit of text", ("unit", "number", "A", "B"), rows)
         return
+
+    bootstrap = facts["bootstrap"]
     frequency = facts["by_frequency"]
     if frequency is not None:
-        rows = [
-            [bucket_label(b["more_than"], b["at_most"]), *_group(b)] for b in frequency["buckets"]
-        ]
+        buckets = frequency["buckets"]
+        rows = []
+        for bucket in buckets:
+            label = bucket_label(bucket["more_than"], bucket["at_most"])
+            rows.append([label, *_group(bucket)])
         title = f"By how often a token stands in train ({frequency['corpus']})"
-        yield plain_table(
-            title + _notes(frequency["buckets"], facts["bootstrap"]), ("times", *GROUP), rows
-        )
-    rows = [[position_label(r), *_group(r)] for r in facts["by_position"]]
-    title = f"By position in the document{_notes(facts['by_position'], facts['bootstrap'])}"
+        yield plain_table(title + _notes(buckets, bootstrap), ("times", *GROUP), rows)
+
+    ranges = facts["by_position"]
+    rows = [[position_label(group), *_group(group)] for group in ranges]
+    title = f"By position in the document{_notes(ranges, bootstrap)}"
     yield plain_table(title, ("tokens before", *GROUP), rows)
 
 
@@ -179,8 +198,11 @@ def token_figures(token: Facts) -> dict[str, str]:
         "p(B)": f"{exp(token['log_p_b']):.2g}",
     }
     # Columns that probes added: `slot_weight_a` is the `slot_weight` of A.
-    probed = (name for name in token if name[-2:] in ("_a", "_b") and not name.startswith("log_p"))
-    return figures | {f"{name[:-2]} {name[-1].upper()}": f"{token[name]:.2f}" for name in probed}
+    for key, value in token.items():
+        name, _, side = key.rpartition("_")
+        if side in ("a", "b") and name != "log_p":
+            figures[f"{name} {side.upper()}"] = f"{value:.2f}"
+    return figures
 
 
 def _notes(groups: Sequence[Facts], bootstrap: Facts) -> str:
@@ -195,11 +217,14 @@ def _notes(groups: Sequence[Facts], bootstrap: Facts) -> str:
 
 def _group(facts: Facts) -> list[str]:
     """Number of tokens of a group, and its figures, in parentheses if the tokens are few."""
+    num_tokens = facts["tokens"]
+    interval = interval_text(facts["interval"])
     figures = [
         f"{facts['nll_a']:.4f}",
         f"{facts['nll_b']:.4f}",
-        f"{facts['difference']:+.4f} {interval_text(facts['interval'])}".rstrip(),
-        f"{facts['won'] / facts['tokens']:.1%}",
+        f"{facts['difference']:+.4f} {interval}".rstrip(),
+        f"{facts['won'] / num_tokens:.1%}",
     ]
-    few = facts["tokens"] < FEW_TOKENS
-    return [f"{facts['tokens']:,}", *(f"({figure})" if few else figure for figure in figures)]
+    if num_tokens < FEW_TOKENS:
+        figures = [f"({figure})" for figure in figures]
+    return [f"{num_tokens:,}", *figures]

@@ -19,16 +19,22 @@ from stages.tasks.frequent_label import FREQUENT_LABEL, frequent_label_by_task
 
 
 def require_same_tasks(a: Artifact, b: Artifact) -> None:
-    """Raises: ArtifactError if two matrices have different tasks or measures."""
-    measures = []
-    for metrics in (a.metrics, b.metrics):
-        scores = metrics.get("scores") or [None] * len(metrics["tasks"])
-        by_task = dict(zip(metrics["tasks"], scores, strict=True))
-        measures.append((by_task, metrics.get("score"), metrics.get("candidates")))
-    if measures[0] != measures[1]:
+    """Check that two matrices can be compared.
+
+    Raises: ArtifactError if two matrices have different tasks or measures.
+    """
+    if _measures(a.metrics) != _measures(b.metrics):
         raise ArtifactError(
             f"{a.reference} and {b.reference} are of other tasks or measures: compare streams of the same."
         )
+
+
+def _measures(metrics: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The score of each task, in any order; that of all; and the candidates of answers."""
+    tasks = metrics["tasks"]
+    scores = metrics.get("scores") or [None] * len(tasks)
+    score_of_task = dict(zip(tasks, scores, strict=True))
+    return score_of_task, metrics.get("score"), metrics.get("candidates")
 
 
 def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
@@ -40,30 +46,40 @@ def compare_matrices(a: Artifact, b: Artifact) -> dict[str, Any]:
     Raises: ArtifactError if their tasks or measures differ.
     """
     require_same_tasks(a, b)
-    rows_a, rows_b = ({row["row"]: row for row in matrix.metrics["rows"]} for matrix in (a, b))
-    pairs = [(name, name) for name in rows_a if name in rows_b] or [
-        (next(iter(rows_a)), next(iter(rows_b)))
-    ]
+    rows_a = {row["row"]: row for row in a.metrics["rows"]}
+    rows_b = {row["row"]: row for row in b.metrics["rows"]}
+    pairs = [(name, name) for name in rows_a if name in rows_b]
+    if not pairs:
+        pairs = [(next(iter(rows_a)), next(iter(rows_b)))]
+
     rows = []
-    for names in pairs:
-        first = rows_a[names[0]]
-        second = rows_b[names[1]]
+    for name_a, name_b in pairs:
+        first = rows_a[name_a]
+        second = rows_b[name_b]
         figures = {name: _pair(first[name], second[name]) for name in FIGURES}
-        last = (
-            dict(zip(matrix.metrics["tasks"], row["matrix"][-1], strict=True))
-            for matrix, row in ((a, first), (b, second))
-        )
-        rows.append({"rows": list(names), "figures": figures, "tests": _tests(*last)})
-    score = {"score": a.metrics["score"]} if "score" in a.metrics else {}
-    controls = frequent_label_by_task(a), frequent_label_by_task(b)
-    control = {}
-    if all(controls):
-        means = (sum(scores.values()) / len(scores) for scores in controls)
-        figures = {"average": _pair(*means)}
-        control = {
-            "control": {"rows": [FREQUENT_LABEL], "figures": figures, "tests": _tests(*controls)}
-        }
-    return {"a": a.reference, "b": b.reference, **score, "rows": rows, **control}
+        tests = _tests(_last_scores(a, first), _last_scores(b, second))
+        rows.append({"rows": [name_a, name_b], "figures": figures, "tests": tests})
+
+    facts: dict[str, Any] = {"a": a.reference, "b": b.reference}
+    if "score" in a.metrics:
+        facts["score"] = a.metrics["score"]
+    facts["rows"] = rows
+    control_a = frequent_label_by_task(a)
+    control_b = frequent_label_by_task(b)
+    if control_a and control_b:
+        figures = {"average": _pair(_mean(control_a), _mean(control_b))}
+        tests = _tests(control_a, control_b)
+        facts["control"] = {"rows": [FREQUENT_LABEL], "figures": figures, "tests": tests}
+    return facts
+
+
+def _mean(scores: Mapping[str, float]) -> float:
+    return sum(scores.values()) / len(scores)
+
+
+def _last_scores(matrix: Artifact, row: Mapping[str, Any]) -> dict[str, float]:
+    """Score of each task after the last one was learnt."""
+    return dict(zip(matrix.metrics["tasks"], row["matrix"][-1], strict=True))
 
 
 def _tests(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, list[float | None]]:
@@ -133,21 +149,18 @@ def _summary(
     own: bool,
 ) -> dict[str, Any]:
     """A group and its rows; `own`: its first row is the baseline of all others."""
-    names = [row["row"] for row in group[0].metrics["rows"]]
+    rows = []
+    for place, row in enumerate(group[0].metrics["rows"]):
+        # a baseline does not change against itself
+        is_baseline = own and place == 0
+        values = _over_seeds(row["row"], group, {} if is_baseline else first, confidence)
+        rows.append({"row": row["row"], "values": values})
     return {
         "matrices": [matrix.reference for matrix in group],
         "seeds": [seed_of(matrix) for matrix in group],
         "method": group[0].metrics["method"],
         "control": _control(group[0]),
-        "rows": [
-            {
-                "row": name,
-                "values": _over_seeds(
-                    name, group, {} if own and name == names[0] else first, confidence
-                ),
-            }
-            for name in names
-        ],
+        "rows": rows,
     }
 
 
@@ -157,17 +170,24 @@ def _over_seeds(
     first: Mapping[int, Mapping[str, float]],
     confidence: float,
 ) -> dict[str, Any]:
-    """Mean and spread over the seeds of each value of a row, and of its change."""
-    runs = [(first.get(seed_of(matrix), {}), dict(_values(matrix, name))) for matrix in group]
-    changes_of = {}
-    for key in runs[0][1]:
-        changes = [values[key] - other[key] for other, values in runs if key in other]
-        whole = len(changes) == len(runs)
-        changes_of[key] = {
-            **spread([values[key] for _, values in runs], confidence)._asdict(),
-            "change": spread(changes, confidence)._asdict() if whole else None,
-        }
-    return changes_of
+    """Mean and spread over the seeds of each value of a row, and of its change.
+
+    `first`: values of the first row, by seed; a change needs the run of the same seed.
+    """
+    values_of_run = [dict(_values(matrix, name)) for matrix in group]
+    first_of_run = [first.get(seed_of(matrix), {}) for matrix in group]
+
+    over_seeds = {}
+    for key in values_of_run[0]:
+        values = [run[key] for run in values_of_run]
+        changes = []
+        for value, baseline in zip(values, first_of_run, strict=True):
+            if key in baseline:
+                changes.append(value - baseline[key])
+        is_whole = len(changes) == len(values)
+        change = spread(changes, confidence)._asdict() if is_whole else None
+        over_seeds[key] = {**spread(values, confidence)._asdict(), "change": change}
+    return over_seeds
 
 
 def _values(matrix: Artifact, name: str) -> Iterator[tuple[str, float]]:
