@@ -10,8 +10,8 @@ from pipelines.trial_budget import GOOD_PASSES, Budget, Planner, Shares
 from pipelines.trial_costs import Machine
 from stages.errors import DataError, UsageError
 from stages.text.config import TokenizeConfig
-from stages.text.sample import Part
-from stages.text.survey import Documents, Survey
+from stages.text.sample import SampleFacts
+from stages.text.survey import DocumentSizes, Survey
 from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
 from stages.validation import validated
@@ -44,7 +44,7 @@ class Trial:
     machine: Machine
     total: int
     """Bytes of the whole text; the budget may use a part."""
-    documents: Documents
+    documents: DocumentSizes
     steps: int
     everything: Budget
     """Budget without a limit of time: the whole text, all useful passes of both models, and the
@@ -52,7 +52,7 @@ class Trial:
     """
     good: int | None = None
     """Minutes needed to train a model well, if there is too little time."""
-    part: Part | None = None
+    part: SampleFacts | None = None
     """The records that are read; None: the text as it is."""
     is_whole: bool = True
     """Whether all of the text is read."""
@@ -90,7 +90,7 @@ def plan_trial(
     total: int,
     first: Budget,
     planner: Planner,
-    part: Part | None = None,
+    part: SampleFacts | None = None,
     column: str | None = None,
 ) -> Trial:
     """Plan splits and steps from the survey, which knows how many documents end with `<eos>`.

@@ -18,8 +18,8 @@ from stages.numbers import size
 from stages.text.config import TEXT
 from stages.text.records import TextFile
 from stages.text.sample import (
-    Part,
     Sample,
+    SampleFacts,
     draw_sample,
     is_tested_by_few,
     record_lines,
@@ -132,11 +132,11 @@ def _timed(planner: Planner, total: int, device: str, began: float) -> Planner:
     return timed(fewer) if fewer < types else first
 
 
-def _write_part(text: TrialText, budget: Budget, folder: Path) -> tuple[str, Part]:
+def _write_part(text: TrialText, budget: Budget, folder: Path) -> tuple[str, SampleFacts]:
     """Write a sample of a text into a folder; the file, and its description."""
     scored = int((budget.valid + budget.test) * budget.bytes)
     sample: Sample = draw_sample(text.sizes, budget.bytes, scored, int(budget.test * budget.bytes))
-    part = Part.of_sample(sample, text.sizes)
+    part = SampleFacts.of_sample(sample, text.sizes)
     name = part_name([file.path for file in text.files], part.bytes, text.bytes)
     write_atomically(folder / name, "".join(record_lines(text.files, sample.ranges)))
     return str(folder / name), part

@@ -11,7 +11,7 @@ from pipelines.trial import CHANGES, PRESET, Trial, training_settings
 from pipelines.trial_budget import Budget
 from pipelines.trial_costs import MOST_COMPARED, Machine
 from pipelines.trial_words import HARDWARE, Plan, plan_in_words, time_in_words
-from stages.text.survey import Documents
+from stages.text.survey import DocumentSizes
 from stages.validation import validated
 
 WARM_UP = 0.1
@@ -55,7 +55,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         trime=True,
         work=0.0,
     )
-    trial = Trial(any_budget, Machine(1.0, 1.0), 0, Documents(None), 1000, any_budget)
+    trial = Trial(any_budget, Machine(1.0, 1.0), 0, DocumentSizes(None), 1000, any_budget)
     parsed_recipe(
         tomllib.loads(recipe_text(trial)), {"train": ["text.txt"]}, settings, Path("the recipe")
     )

@@ -8,7 +8,7 @@ from pipelines.trial import PRESET, Trial, longest_context
 from pipelines.trial_budget import GOOD_PASSES
 from stages.config import Settings
 from stages.numbers import duration, joined, number, passes, percent, size
-from stages.text.sample import Part
+from stages.text.sample import SampleFacts
 
 SECOND = "a second model, trained with memory (TRIME-long) for as many steps, against the first"
 NO_SECOND = "no second model trained with memory (TRIME), for which there is no time (--minutes)"
@@ -100,7 +100,7 @@ def _described_text(trial: Trial) -> Iterator[str]:
     yield f"documents are {unit} ({documents.count:,}); {shares}{chosen if trial.scores_less else ''}"
 
 
-def _sample_in_words(part: Part) -> str:
+def _sample_in_words(part: SampleFacts) -> str:
     """The description of a sample."""
     windows = "" if part.window is None else WINDOWS.format(size(part.window))
     if part.of == 1:

@@ -10,7 +10,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import write_atomically
 from stages.pages.headline import headline
 from stages.pages.lineage import lineage_of
-from stages.pages.source import Source, read_sources
+from stages.pages.source import ReportSource, read_sources
 from stages.pages.tables import bucket_table, page_title, results_table
 from stages.reports.remarks import Remark, Severity
 from stages.reports.tables import Table
@@ -58,7 +58,7 @@ class ReportView(View):
         return f"all remarks, settings and figures: {command}, or --verbose"
 
 
-def _scored_text(source: Source) -> list[str]:
+def _scored_text(source: ReportSource) -> list[str]:
     metrics = source.metrics
     passages = (
         f"the last words of {metrics['words']:,} passages"
@@ -68,7 +68,9 @@ def _scored_text(source: Source) -> list[str]:
     return [metrics["split"], f"{metrics['tokens']:,} tokens", passages]
 
 
-def _details(artifact: Artifact, source: Source, results: Table) -> Iterator[ResultTable | str]:
+def _details(
+    artifact: Artifact, source: ReportSource, results: Table
+) -> Iterator[ResultTable | str]:
     """Settings of each row, perplexities by frequency, and the folder of figures."""
     for row in results.rows:
         if row.notes:

@@ -18,7 +18,7 @@ from stages.export import FORMS, Form
 from stages.lineage.corpus import require_scoring, tokenizer_of
 from stages.models.config import model_of
 from stages.numbers import number
-from stages.pages.headline import Row, headline, shown
+from stages.pages.headline import ReportRow, headline, shown
 from stages.pages.lineage import Member, facts, lineage_of
 from stages.pages.source import read_sources, shared_remarks
 from stages.reports.measures import MEASURES
@@ -238,7 +238,7 @@ def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[st
     return [part for part in ("## Results", _table(rows), memory, "\n".join(remarks)) if part]
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(rows: Sequence[ReportRow]) -> str:
     """Table with a line per row: scored text, memory used with the model, and figures."""
     measures = [
         measure

@@ -16,7 +16,7 @@ from stages.charts.reported import symbol
 from stages.errors import ArtifactError
 from stages.evaluation.figures.seed_groups import compare_groups, seed_groups, text_of
 from stages.metrics import shown_word_perplexity
-from stages.pages.source import Source
+from stages.pages.source import ReportSource
 from stages.reports.counting import AgainstCounting, against_counting
 from stages.reports.fields import (
     SHORTER,
@@ -113,10 +113,10 @@ CHANGES = (
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One line of the table."""
 
-    source: Source
+    source: ReportSource
     name: str
     reported: Mapping[str, Any]
     """The row, as in the report's `metrics.json`."""
@@ -183,7 +183,7 @@ class Row:
         return inf if value is None else value
 
 
-def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]:
+def headline(sources: Sequence[ReportSource], means: Means | None = None) -> list[ReportRow]:
     """All rows, report by report, in the order of each report; the row of its baseline comes first."""
     means = means or {}
     rows = []
@@ -205,7 +205,7 @@ def headline(sources: Sequence[Source], means: Means | None = None) -> list[Row]
     return [replace(row, best=_is_best(row, lowest)) for row in rows]
 
 
-def _is_best(row: Row, lowest: Mapping[str, float]) -> bool:
+def _is_best(row: ReportRow, lowest: Mapping[str, float]) -> bool:
     """Whether a row has the lowest perplexity on its text, by text; never if that is infinite."""
     if row.is_control or not isfinite(row.typical):
         return False
@@ -218,18 +218,18 @@ class Ranking(NamedTuple):
     """
 
     scored: str
-    rows: Sequence[Row]
+    rows: Sequence[ReportRow]
 
 
 TYPICAL = attrgetter("typical")
 
 
-def rankings(rows: Sequence[Row]) -> list[Ranking]:
+def rankings(rows: Sequence[ReportRow]) -> list[Ranking]:
     """A ranking for each text that several reports scored; reports without a finite perplexity are
     left out.
     """
     # the lowest row of each report, by text
-    texts: dict[str, dict[str, Row]] = {}
+    texts: dict[str, dict[str, ReportRow]] = {}
     for row in rows:
         if row.baseline or row.is_control or row.values["perplexity"] is None:
             continue
@@ -247,7 +247,7 @@ def rankings(rows: Sequence[Row]) -> list[Ranking]:
     return ranked
 
 
-def measures_shown(rows: Sequence[Row]) -> list[str]:
+def measures_shown(rows: Sequence[ReportRow]) -> list[str]:
     """The measures of a table of rows, which stays narrow enough to read.
 
     Left out: the loss in nats; speed, which the artifacts' table has, and other costs, unless a
@@ -272,7 +272,7 @@ def measures_shown(rows: Sequence[Row]) -> list[str]:
     return names
 
 
-def shown(row: Row, measure: str) -> float | None:
+def shown(row: ReportRow, measure: str) -> float | None:
     """A figure as shown in the table; None if it is meaningless."""
     value = row.values[measure]
     return (
@@ -282,7 +282,7 @@ def shown(row: Row, measure: str) -> float | None:
     )
 
 
-def comparison_words(rows: Sequence[Row]) -> str:
+def comparison_words(rows: Sequence[ReportRow]) -> str:
     """Explanations of the readers' settings; empty if no row has any."""
     by_text = {
         memory.get(name)
@@ -293,7 +293,7 @@ def comparison_words(rows: Sequence[Row]) -> str:
     return "; ".join(f"{word}: {means}" for word, means in MEANS.items() if word in by_text)
 
 
-def headline_csv(rows: Sequence[Row]) -> str:
+def headline_csv(rows: Sequence[ReportRow]) -> str:
     """The table as CSV, with all digits, and memories as JSON."""
     measures = [measure.name for measure in MEASURES.all_measures()]
     lines: list[Sequence[Any]] = [
@@ -324,7 +324,7 @@ def headline_csv(rows: Sequence[Row]) -> str:
     return csv_text(lines)
 
 
-def _rows(source: Source) -> list[Row]:
+def _rows(source: ReportSource) -> list[ReportRow]:
     """The rows of a report, compared with its first row, or with its baseline, which then comes
     first.
     """
@@ -340,7 +340,7 @@ def _rows(source: Source) -> list[Row]:
     return [first, *(replace(_against(first, row), ties=row.name in ties) for row in others)]
 
 
-def _baseline(source: Source) -> Row | None:
+def _baseline(source: ReportSource) -> ReportRow | None:
     """The row of the report's baseline; None if it has none."""
     metrics = source.metrics
     baseline = metrics.get("baseline")
@@ -354,13 +354,15 @@ def _baseline(source: Source) -> Row | None:
     return replace(_row(source, baseline_name(metrics), row, on_new_text), baseline=True)
 
 
-def _row(source: Source, name: str, reported: Mapping[str, Any], on_new_text: float | None) -> Row:
+def _row(
+    source: ReportSource, name: str, reported: Mapping[str, Any], on_new_text: float | None
+) -> ReportRow:
     values = {measure.name: reported.get(measure.name) for measure in MEASURES.all_measures()}
     counted = {COUNTING: counting(reported), COUNTING_ON_NEW_TEXT: counting_on_new_text(reported)}
-    return Row(source, name, reported, {**values, NEW_TEXT: on_new_text, **counted})
+    return ReportRow(source, name, reported, {**values, NEW_TEXT: on_new_text, **counted})
 
 
-def _against(first: Row, row: Row) -> Row:
+def _against(first: ReportRow, row: ReportRow) -> ReportRow:
     """A row with its changes against the first."""
     change, on_new_text = (
         _change(row.values[name], first.values[name]) for name in ("perplexity", NEW_TEXT)

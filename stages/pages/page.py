@@ -15,7 +15,7 @@ from stages.charts.training import FIGURES, measure
 from stages.errors import ArtifactError, UsageError, content_of
 from stages.numbers import duration, size
 from stages.pages.headline import (
-    Row,
+    ReportRow,
     comparison_words,
     headline,
     headline_csv,
@@ -41,14 +41,14 @@ from stages.pages.sections import (
     tasks_table,
     text_lines,
 )
-from stages.pages.source import METRICS, LongerRemarks, Source, read_sources, shared_remarks
+from stages.pages.source import METRICS, LongerRemarks, ReportSource, read_sources, shared_remarks
 from stages.pages.tables import page_title, ranking_table, results_table, seeds_table
 from stages.web import marked, render
 
 TEMPLATE = Path(__file__).parent / "templates" / "page.html"
 Script = Callable[[Mapping[str, Member]], str]
 """Writes the commands that make a lineage."""
-Title = Callable[[Sequence[Source], Sequence[Row]], str]
+Title = Callable[[Sequence[ReportSource], Sequence[ReportRow]], str]
 """Writes the page's title from its results."""
 
 
@@ -92,10 +92,14 @@ def build_page(
 
 
 def _page(
-    sources: Sequence[Source], members: Mapping[str, Member], script: Script, title: Title
+    sources: Sequence[ReportSource], members: Mapping[str, Member], script: Script, title: Title
 ) -> Page:
-    seeds = seed_tables([source.member.artifact for source in sources if source.member.artifact])
+    """The page of reports of one text or of several."""
+    reports = [source.member.artifact for source in sources]
+    seeds = seed_tables([report for report in reports if report])
     rows = headline(sources, means_over_seeds(seeds))
+    seeds_tables = map(seeds_table, seeds)
+    ranking_tables = map(ranking_table, rankings(rows))
     return _assemble(
         sections(sources, list(members.values())),
         members,
@@ -105,7 +109,7 @@ def _page(
         title=title(sources, rows),
         results=results_table(sources, rows),
         compared=comparison_words(rows),
-        rankings=[*map(seeds_table, seeds), *map(ranking_table, rankings(rows))],
+        rankings=[*seeds_tables, *ranking_tables],
         remarks=shared_remarks(sources),
     )
 

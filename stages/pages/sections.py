@@ -31,7 +31,7 @@ from stages.diagnostics.options import probe_charts
 from stages.numbers import number
 from stages.pages.costs import cost_items
 from stages.pages.lineage import Member, in_order
-from stages.pages.source import Source
+from stages.pages.source import ReportSource
 from stages.pages.tables import bleu_tables, bucket_table
 from stages.reports.fields import CHANGED
 from stages.reports.tables import Cell, Group, Note, Row, Table, figure, score_cell, share
@@ -54,7 +54,7 @@ class Section:
         return [item for item in self.items if isinstance(item, Figure)]
 
 
-def sections(sources: Sequence[Source], members: Sequence[Member]) -> list[Section]:
+def sections(sources: Sequence[ReportSource], members: Sequence[Member]) -> list[Section]:
     """The sections that are not empty; no two figures share a name."""
     reports = [source.report for source in sources]
     headings: dict[tuple[str, str], list[Item]] = {
@@ -96,7 +96,7 @@ MAX_PICTURES = 4
 """Reports that each get a picture of their rows; of more, the table tells more at a glance."""
 
 
-def pictures(sources: Sequence[Source]) -> list[Figure]:
+def pictures(sources: Sequence[ReportSource]) -> list[Figure]:
     """Pictures of the rows of each report, with which the page begins."""
     if len(sources) > MAX_PICTURES:
         return []
@@ -176,7 +176,7 @@ def text_lines(members: Sequence[Member]) -> Iterator[str]:
             yield f"{files or tokens.reference}: {', '.join(splits)} tokens"
 
 
-def changed_tables(source: Source) -> list[Table]:
+def changed_tables(source: ReportSource) -> list[Table]:
     """A table of the sentences that memory changed most; empty if the report has none."""
     changed = source.files.get(CHANGED, {}).get("sentences", ())
     if not changed:

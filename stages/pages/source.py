@@ -22,7 +22,7 @@ baseline.
 
 
 @dataclass(frozen=True)
-class Source:
+class ReportSource:
     """One report: its figures, its place in the lineage, and the labels that distinguish it from
     others.
     """
@@ -71,7 +71,7 @@ class Source:
 
 def read_sources(
     reports: Sequence[Artifact], members: Mapping[str, Member], more: LongerRemarks
-) -> list[Source]:
+) -> list[ReportSource]:
     """The reports' numbers. Raises ArtifactError for a file that cannot be read."""
     read = [(report, members[report.reference], report.json(METRICS)) for report in reports]
     labels = []
@@ -88,7 +88,7 @@ def read_sources(
         labels.append(label if counts[label] == 1 else f"{label} ({counts[label]})")
     corpora = _corpora([metrics for *_, metrics in read], members)
     return [
-        Source(
+        ReportSource(
             member,
             metrics,
             {
@@ -105,7 +105,7 @@ def read_sources(
     ]
 
 
-def shared_remarks(sources: Sequence[Source]) -> list[tuple[Sequence[str], Remark]]:
+def shared_remarks(sources: Sequence[ReportSource]) -> list[tuple[Sequence[str], Remark]]:
     """Each remark once, with the labels of its reports; without labels if it concerns all of them."""
     labels_of_remark: dict[Remark, list[str]] = {}
     for source in sources:

@@ -11,18 +11,18 @@ from stages.numbers import number, percent, tenths
 from stages.pages.headline import (
     TYPICAL,
     Ranking,
-    Row,
+    ReportRow,
     measures_shown,
     shown,
 )
-from stages.pages.source import Source
+from stages.pages.source import ReportSource
 from stages.reports import tables
 from stages.reports.measures import COUNTING, COUNTING_ON_NEW_TEXT, MEASURES, NEW_TEXT, measured
 from stages.reports.remarks.gains import notably_repeated, wholly_repeated
 from stages.reports.tables import Cell, Group, Table, change, figure
 
 
-def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
+def page_title(sources: Sequence[ReportSource], rows: Sequence[ReportRow]) -> str:
     """Title with the lowest perplexity: `knn-lm: perplexity 70.50 on test, 10.3% [8.9%, 11.6%]
     below plain`.
 
@@ -78,7 +78,7 @@ def page_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     return f"{lowest.name}: perplexity {value} on {scored}{compared}{unsure}{ties}{flaw}"
 
 
-def _lower_baseline(rows: Sequence[Row], lowest: Row) -> Row | None:
+def _lower_baseline(rows: Sequence[ReportRow], lowest: ReportRow) -> ReportRow | None:
     """The lowest baseline or control whose perplexity is below that of a row; None: there is none."""
     lower = []
     for row in rows:
@@ -87,7 +87,7 @@ def _lower_baseline(rows: Sequence[Row], lowest: Row) -> Row | None:
     return min(lower, key=TYPICAL, default=None)
 
 
-def _perplexity(row: Row) -> str:
+def _perplexity(row: ReportRow) -> str:
     """`70.50`, or `70.50 (mean of 3 seeds, sd 0.21)`."""
     text = measured(row.typical, "perplexity")
     over_seeds = row.over_seeds
@@ -97,7 +97,7 @@ def _perplexity(row: Row) -> str:
     return text
 
 
-def _flaw(row: Row) -> str:
+def _flaw(row: ReportRow) -> str:
     """The first flaw of the report that makes its gain count for less; a row that loses to counting
     has no gain.
     """
@@ -107,7 +107,7 @@ def _flaw(row: Row) -> str:
     return next(flaws, "")
 
 
-def _gains(lowest: Row, rows: Sequence[Row]) -> tuple[str, str]:
+def _gains(lowest: ReportRow, rows: Sequence[ReportRow]) -> tuple[str, str]:
     """What the lowest row gains, and what it gains on new text; each may be empty."""
     control = lowest.against_counting
     if control.loses:
@@ -127,7 +127,7 @@ def _gains(lowest: Row, rows: Sequence[Row]) -> tuple[str, str]:
     return gain, on_new_text
 
 
-def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
+def short_title(sources: Sequence[ReportSource], rows: Sequence[ReportRow]) -> str:
     """The result in one short sentence: `neural-cache is best on corpus test, 32.4% below plain`."""
     text = _text(sources)
     lowest = _lowest(rows)
@@ -154,11 +154,11 @@ def short_title(sources: Sequence[Source], rows: Sequence[Row]) -> str:
     return f"{lowest.name} is best on {text}{read_before}, {tenths(gain)}% below {baseline}"
 
 
-def _text(sources: Sequence[Source]) -> str:
+def _text(sources: Sequence[ReportSource]) -> str:
     return ", ".join(dict.fromkeys(source.scored for source in sources))
 
 
-def _lowest(rows: Sequence[Row]) -> Row | None:
+def _lowest(rows: Sequence[ReportRow]) -> ReportRow | None:
     """The row of the reports themselves with the lowest perplexity; None if no perplexity is
     finite.
     """
@@ -170,7 +170,7 @@ def _lowest(rows: Sequence[Row]) -> Row | None:
     return min(finite, key=TYPICAL, default=None)
 
 
-def _against(row: Row, first: Row) -> str:
+def _against(row: ReportRow, first: ReportRow) -> str:
     """`, 10.3% [8.9%, 11.6%] below plain`, or above a baseline; empty if the first row is the
     lowest.
 
@@ -194,7 +194,7 @@ def _against(row: Row, first: Row) -> str:
     return f", {tenths(abs(change))}%{interval} {direction} {first.name}"
 
 
-def _on_new_text(row: Row, gain: str) -> str:
+def _on_new_text(row: ReportRow, gain: str) -> str:
     """`; on new text 5.3%`, if much of the text was read before; empty for a mean over seeds.
 
     If all of it was, there is no new text.
@@ -208,14 +208,14 @@ def _on_new_text(row: Row, gain: str) -> str:
     return f"; on new text {tenths(-change)}%"
 
 
-def _counting(row: Row) -> str:
+def _counting(row: ReportRow) -> str:
     """`counting (50.00)`, or `counting on new text (22.10, counting 22.08)` if perplexities on new
     text are compared.
     """
     return row.against_counting.words(lambda value: measured(value, "perplexity"))
 
 
-def _against_control(row: Row) -> str:
+def _against_control(row: ReportRow) -> str:
     """`, 5.3% [2.1%, 8.0%] below counting (50.00)`, of a row that beats its control."""
     control = row.against_counting
     assert control.change is not None, "there is a control, and the row beats it"
@@ -228,7 +228,7 @@ Figures = Mapping[str, Any]
 NOT_MEASURED = "-"
 
 
-def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
+def results_table(sources: Sequence[ReportSource], rows: Sequence[ReportRow]) -> Table:
     """Every row of every report, with its change and the settings of its memory."""
     measures = measures_shown(rows)
     columns = ["Memory"]
@@ -265,7 +265,7 @@ def results_table(sources: Sequence[Source], rows: Sequence[Row]) -> Table:
     return Table("Results", columns, groups, caption)
 
 
-def _result(row: Row, measures: Sequence[str]) -> tables.Row:
+def _result(row: ReportRow, measures: Sequence[str]) -> tables.Row:
     """A row of the table: its name, its measures, and its change behind the perplexity."""
     marks = []
     if row.best:
@@ -284,7 +284,7 @@ def _result(row: Row, measures: Sequence[str]) -> tables.Row:
     return tables.Row(cells, row.notes, row.best)
 
 
-def _unsure(row: Row, measure: str) -> str:
+def _unsure(row: ReportRow, measure: str) -> str:
     """`-2.4% [-5.2, +0.4]` behind the control of a row that does not surely beat it."""
     control = row.against_counting
     compared = COUNTING_ON_NEW_TEXT if control.on_new_text else COUNTING
@@ -366,7 +366,7 @@ def half_width(edges: Sequence[float] | None, shown: Callable[[float], str]) -> 
     return "" if edges is None else f"\N{PLUS-MINUS SIGN} {shown((edges[1] - edges[0]) / 2)}"
 
 
-def bucket_table(source: Source) -> Table:
+def bucket_table(source: ReportSource) -> Table:
     """Perplexity of each row by the frequency of a token in a text, the most frequent first."""
     frequency = source.metrics["frequency_buckets"]
     counts = [bucket["tokens"] for bucket in frequency["buckets"]]
@@ -398,7 +398,7 @@ def _of_few(perplexity: float | None, tokens: int) -> Cell:
     return cell._replace(text=f"({cell.text})") if cell.text and tokens < FEW_TOKENS else cell
 
 
-def bleu_tables(source: Source) -> Iterator[Table]:
+def bleu_tables(source: ReportSource) -> Iterator[Table]:
     """Every candidate, in the order tried, of each row whose settings were chosen by BLEU."""
     tuning = source.metrics.get("tuning", {})
     figures = tuning.get(BLEU) or {"rows": []}

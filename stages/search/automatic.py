@@ -196,11 +196,13 @@ FACTORY_LISTS = re.compile(r"IVF(\d+)")
 
 
 def _resolve_factory(config: IndexConfig, keys: Keys) -> dict[str, int | None]:
+    """Lists to read and training keys of a factory string, whose lists FAISS tells."""
     from stages.search.factory import factory_facts
 
     # Before FAISS makes the index, which takes memory for each list.
     for number in FACTORY_LISTS.findall(config.index):
         check_lists(int(number), keys)
+
     lists, fewest = factory_facts(config.index, keys.dim, config.metric)
     if lists is not None:
         check_lists(lists, keys)
@@ -209,10 +211,12 @@ def _resolve_factory(config: IndexConfig, keys: Keys) -> dict[str, int | None]:
             f"{config.index!r} is learnt from at least {fewest:,} keys, and there are {keys.rows:,}; "
             "choose index flat or ivf-flat."
         )
+
     if lists is None and isinstance(config.probe, int):
         check_probe(config.probe, 0, config.index)
     probe = None if lists is None else resolve_probe(config, lists)
-    return {"probe": probe, "train_keys": _train_keys(config, keys, lists or 1, fewest)}
+    train_keys = _train_keys(config, keys, lists or 1, fewest)
+    return {"probe": probe, "train_keys": train_keys}
 
 
 def _train_keys(config: IndexConfig, keys: Keys, lists: int, fewest: int) -> int:

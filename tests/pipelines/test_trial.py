@@ -16,8 +16,8 @@ from pipelines.trial_recipe import read_plan, recipe_text
 from pipelines.trial_words import Plan
 from stages.errors import DataError, UsageError
 from stages.models.language_model import LanguageModel
-from stages.text.sample import Part
-from stages.text.survey import Documents, Survey
+from stages.text.sample import SampleFacts
+from stages.text.survey import DocumentSizes, Survey
 from tests.pipelines.trials import NOVEL, TRAINING, minutes_in, planner
 
 
@@ -25,7 +25,7 @@ def survey(characters: int, *longest: float) -> Survey:
     """A text with files, paragraphs and lines of the given lengths."""
     settings = (None, "blank-line", "line")
     cuts = [
-        Documents(s, round(characters / size), int(size))
+        DocumentSizes(s, round(characters / size), int(size))
         for s, size in zip(settings, longest, strict=True)
     ]
     return Survey(characters, characters, tuple(cuts))
@@ -157,7 +157,7 @@ def test_the_plan_says_which_part_of_the_text_it_reads() -> None:
     machine = Machine(5_000, 2)
     budget = planner(machine).best(NOVEL)
     surveyed = survey(budget.bytes, 1_000, 500, 100)
-    part = Part(num_read=62, of=751, window=8_000, is_shared=True, bytes=412_000)
+    part = SampleFacts(num_read=62, of=751, window=8_000, is_shared=True, bytes=412_000)
     plan = plan_of(plan_trial(surveyed, NOVEL, budget, planner(machine), part))
     read, shared, why = plan.said[:3]
     assert read.startswith("62 of 751 ") and "at random" in read and "412.0 kB" in read
@@ -166,7 +166,7 @@ def test_the_plan_says_which_part_of_the_text_it_reads() -> None:
     assert plan.said[3].startswith("documents are files or records, or windows of them (")
     assert plan.page[:2] == [read, shared]
     whole = plan_of(
-        plan_trial(surveyed, NOVEL, budget, planner(machine), Part(9, 9, bytes=budget.bytes))
+        plan_trial(surveyed, NOVEL, budget, planner(machine), SampleFacts(9, 9, bytes=budget.bytes))
     )
     assert "windows" not in " ".join(whole.said)
 

@@ -8,7 +8,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import UsageError
 from stages.pages.lineage import Member
-from stages.pages.source import Source
+from stages.pages.source import ReportSource
 from stages.pages.tables import bleu_tables
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_text import text_model, text_tokens
@@ -117,8 +117,8 @@ def test_text_of_one_language_has_no_bleu(tmp_path: Any) -> None:
         evaluated(model, memory=("long:size=5,theta=0.1/0.2,lambda=0.2",), tune_by="bleu")
 
 
-def page_source(report: Artifact) -> Source:
-    return Source(
+def page_source(report: Artifact) -> ReportSource:
+    return ReportSource(
         Member(report.reference, report), report.json("metrics.json"), {}, "", "", True, []
     )
 

@@ -14,7 +14,7 @@ from stages.artifacts.stage import Execution, Inputs, Job, SerialStage
 from stages.artifacts.store import Store
 from stages.config import StageConfig
 from stages.pages.lineage import Member
-from stages.pages.source import Source
+from stages.pages.source import ReportSource
 from stages.reports.remarks.table import REPORT, remarks_on
 
 BY_DEFAULT = {
@@ -31,11 +31,11 @@ BY_DEFAULT = {
 """Parts of `metrics.json` that every table reads."""
 
 
-def source(report: Mapping[str, Any]) -> Source:
+def source(report: Mapping[str, Any]) -> ReportSource:
     """A report that is in no store, by the content of its `metrics.json`."""
     rows = [{"memories": [], "word_perplexity": None, **row} for row in report["rows"]]
     found = {**BY_DEFAULT, **report, "rows": rows}
-    return Source(
+    return ReportSource(
         Member("report/0123456789ab", None), found, {}, "", "", True, remarks_on(REPORT, found)
     )
 

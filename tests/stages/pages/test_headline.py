@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts.store import Store
-from stages.pages.headline import Row, headline, headline_csv, measures_shown, rankings, shown
+from stages.pages.headline import ReportRow, headline, headline_csv, measures_shown, rankings, shown
 from stages.pages.lineage import find_reports, lineage_of
 from stages.pages.source import read_sources
 from tests.stages.pages import made
 
 
-def rows_of(tmp_path: Path, changes: dict[str, object]) -> list[Row]:
+def rows_of(tmp_path: Path, changes: dict[str, object]) -> list[ReportRow]:
     reports = find_reports(
         [made.chain(Store(tmp_path / "store"), changes).reference], Store(tmp_path / "store")
     )
