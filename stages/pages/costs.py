@@ -9,7 +9,7 @@ from stages.errors import ArtifactError
 from stages.evaluation.figures.seed_groups import compare_groups
 from stages.numbers import percent
 from stages.pages.headline import CONFIDENCE
-from stages.pages.source import Source
+from stages.pages.source import ReportSource
 from stages.pages.tables import half_width
 from stages.reports.measures import COUNTING, MEASURES, Measure, measured
 from stages.reports.tables import Cell, Group, Row, Table, change, figure
@@ -18,7 +18,7 @@ Figures = Mapping[str, Any]
 BITS = "bits_per_byte"
 
 
-def cost_items(sources: Sequence[Source]) -> Iterator[Table | Chart]:
+def cost_items(sources: Sequence[ReportSource]) -> Iterator[Table | Chart]:
     """Table and charts of each text that several reports scored, apart from seeds; none where
     models or tokens were deleted.
     """
