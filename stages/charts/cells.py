@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import product
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -157,7 +158,7 @@ def _draw_key(axes: Axes, height: float, colours: Sequence[str], zero: str, uppe
         key.add_patch(Rectangle((place, 0), 1, 1, color=colour, linewidth=0))
 
     middle = (bottom * height + KEY_HEIGHT / 2) / height
-    style = {"color": LIGHT["soft"], "va": "center_baseline"}
+    style: dict[str, Any] = {"color": LIGHT["soft"], "va": "center_baseline"}
     right = left + (KEY_WIDTH + 6) / width
     sheet.text(left - 6 / width, middle, zero, ha="right", **style)
     sheet.text(right, middle, upper, ha="left", **style)
