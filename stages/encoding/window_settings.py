@@ -89,10 +89,10 @@ def _require_readable(
         return
 
     # other segments are for a memory of a given length, or for a reader that depends on them
-    has_fixed_segments = model.lengths.cached is None and not segmented
+    has_fixed_segments = model.lengths.carried is None and not segmented
     is_other_segment = context != encoder.config["segment_length"]
     if stride != context or (is_other_segment and has_fixed_segments):
-        idle = "--context and --stride" if model.lengths.cached is None else "--stride"
+        idle = "--context and --stride" if model.lengths.carried is None else "--stride"
         raise UsageError(
             f"{encoder.reference} ({model.backbone}) reads a split as one stream: leave {idle} out."
         )

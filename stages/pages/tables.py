@@ -108,7 +108,7 @@ def _flaw(row: ReportRow) -> str:
 
 
 def _gains(lowest: ReportRow, rows: Sequence[ReportRow]) -> tuple[str, str]:
-    """What the lowest row gains, and what it gains on new text; each may be empty."""
+    """Gain of the lowest row, and its gain on new text; each may be empty."""
     control = lowest.against_counting
     if control.loses:
         return f", no better than {_counting(lowest)}", ""

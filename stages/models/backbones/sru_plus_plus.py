@@ -130,7 +130,7 @@ class Projection(nn.Module):
         return self.out(self.dropout(self.norm(mixed)))
 
     def _attended(self, queries: Tensor, z: Tensor, passage: SegmentContext) -> Tensor:
-        """What queries [B, L, e] read of z [B, M + L, e], up to their own position: [B, L, e]."""
+        """Values that queries [B, L, e] read of z [B, M + L, e], up to their own position: [B, L, e]."""
         assert self.keys_values is not None
         ((begin, _, stop),) = passage.spans  # one span, because cells are memory
         keys, values = self.keys_values(z[:, begin:stop]).chunk(2, -1)
