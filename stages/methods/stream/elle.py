@@ -107,8 +107,9 @@ def grow(model: LanguageModel, wider: int, deeper: int, noise: float, seed: int)
     plain = model.config.model_copy(update={"head": None})
     config = grown_config(plain, wider, deeper).model_copy(update={"head": head})
 
-    device = next(model.parameters()).device
-    larger = LanguageModel(config).to(device).train(model.training)
+    # `to` takes the device and the dtype of a tensor
+    some_weight = next(model.parameters())
+    larger = LanguageModel(config).to(some_weight).train(model.training)
     weights = grown(model.state_dict(), plain, wider, deeper, noise, seed)
     larger.load_state_dict(weights)
 
