@@ -84,27 +84,28 @@ def _draw_label(axes: Axes, label: Label, x: float, y: float) -> None:
 def placed_labels(
     names: Sequence[str], points: Sequence[tuple[float, float]], width: float
 ) -> list[Label]:
-    """Labels beside their points, none upon another, in the order of the points.
+    """Labels beside their points, none upon another or upon a point, in the order of the points.
 
-    A label stands to the right, where the axes have room. One that would touch an earlier label
-    moves up or down, by the shortest way.
+    A label stands to the right, where the axes have room. One that would touch a point or an
+    earlier label moves up or down, by the shortest way.
 
     Args:
         points: x and y in pixels.
         width: of the axes, in pixels.
     """
     labels: dict[int, Label] = {}
+    taken = [Label("", x - DOT / 2, y, DOT) for x, y in points]
     for number in sorted(range(len(points)), key=lambda place: -points[place][1]):
         x, y = points[number]
         text = fitted(names[number], width / 2)
         length = LETTER * len(text)
         fits_right = x + GAP + length <= width
         left = x + GAP if fits_right else x - GAP - length
-        moves = [step * sign * LINE / 2 for step in range(2 * len(points) + 1) for sign in (-1, 1)]
+        # Each of what is taken keeps a label from four places at the most.
+        moves = [step * sign * LINE / 2 for step in range(2 * len(taken) + 1) for sign in (-1, 1)]
         tried = (Label(text, left, y + move, length) for move in moves)
-        labels[number] = next(
-            label for label in tried if not any(map(label.touches, labels.values()))
-        )
+        labels[number] = next(label for label in tried if not any(map(label.touches, taken)))
+        taken.append(labels[number])
     return [labels[number] for number in range(len(points))]
 
 

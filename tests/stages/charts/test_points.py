@@ -54,3 +54,8 @@ def test_a_label_stands_beside_its_point_where_there_is_room() -> None:
     alone, near = placed_labels(["a", "b"], [(10, 50), (10, 48)], WIDTH)
     assert (alone.left, alone.middle) == (10 + GAP, 50)
     assert near.middle == 48 - 13
+
+
+def test_a_label_lies_on_no_point() -> None:
+    before, _ = placed_labels(["neural-cache", "b"], [(10, 50), (40, 50)], WIDTH)
+    assert abs(before.middle - 50) >= 13
