@@ -216,7 +216,7 @@ STAGES = StageTable(
             needs="stages.needs:evaluate_needs",
             kind=Kind(
                 "report",
-                format_version=10,
+                format_version=11,
                 holds="stages.forgetting.rules:held_by_report",
                 facts=(("tokens", "tokens"), ("perplexity", "perplexity")),
                 result="memlm_cli.results.report:ReportView",

@@ -161,11 +161,11 @@ class SortedContexts:
         without: np.ndarray | None = None,
         hidden: HiddenRows | None = None,
     ) -> LongestMatches:
-        """The k tokens whose contexts share most symbols; ties go to later tokens, among the
-        contexts near the rank.
+        """The k tokens whose contexts share most symbols; ties go to later tokens, among the k
+        nearest on each side that may be found.
 
         Contexts that share most are neighbours in the order. So `width` of them on each side are
-        looked at, and twice as many where those left out hide better ones.
+        looked at, and twice as many where some of them may not be found.
 
         Args:
             located: what `locate` gave for the n queries.
@@ -228,7 +228,7 @@ class SortedContexts:
         positions = np.concatenate([positions_before, positions_after], axis=1)  # [n, 2 width]
         shared = np.concatenate([shared_before, shared_after], axis=1)
         # Symbols shared fall on each side. So none farther away shares more than the last one.
-        max_beyond = np.maximum(shared_before[:, -1], shared_after[:, -1])
+        max_beyond = [side[:, -1].copy() for side in (shared_before, shared_after)]
 
         if within is not None:
             shared[~_inside(positions, within)] = 0
@@ -236,6 +236,8 @@ class SortedContexts:
             shared[_inside(positions, without)] = 0
         if hidden is not None and hidden.number:
             shared[hidden.contain(positions)] = 0
+        sides = (shared[:, :width], shared[:, width:])
+        are_full = [_keep_nearest(side, k) for side in sides]
 
         # Sort by symbols shared, then by later position: the first sort orders ties of the second.
         by_position = np.argsort(-positions, axis=1, kind="stable")
@@ -249,8 +251,10 @@ class SortedContexts:
         best_shared = np.take_along_axis(shared, columns, 1)
         best_positions[best_shared == 0] = -1
 
-        # The worst of the k is as good as any context that was not looked at.
-        complete = (max_beyond == 0) | (best_shared[:, -1] >= max_beyond)
+        # On each side there are k, or no context farther away is as good as the worst of the best.
+        complete = np.ones(len(positions), bool)
+        for is_full, beyond in zip(are_full, max_beyond, strict=True):
+            complete &= is_full | (beyond == 0) | (beyond < best_shared[:, -1])
         return LongestMatches(best_positions, best_shared), complete
 
     def _side(
@@ -280,6 +284,22 @@ class SortedContexts:
 
         positions = self.order[ranks].astype(np.int64)
         return positions, shared_with_query
+
+
+def _keep_nearest(shared: np.ndarray, k: int) -> np.ndarray:
+    """Leave out what lies beyond the k nearest contexts of a side that may be found.
+
+    Without this limit, ties would depend on contexts that may not be found, such as those of later
+    text: each takes a place among the `width` that are looked at.
+
+    Args:
+        shared: symbols that each context shares, nearest first, uint8 [n, width]; 0 where it may
+            not be found. Changed in place.
+    Returns: bool [n], True where k were found.
+    """
+    numbers = np.cumsum(shared > 0, axis=1)
+    shared[numbers > k] = 0
+    return numbers[:, -1] >= k
 
 
 def _inside(positions: np.ndarray, limits: np.ndarray) -> np.ndarray:

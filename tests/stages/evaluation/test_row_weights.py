@@ -22,7 +22,7 @@ def test_a_change_of_what_tune_means_raises_the_format_of_reports():
         (grid.TRIED_TOGETHER, grid.MAX_ROUNDS),
     ]
     digest = hashlib.blake2b(json.dumps(meaning).encode(), digest_size=4).hexdigest()
-    assert (KINDS["report"].format_version, digest) == (10, "c16dfad7")
+    assert (KINDS["report"].format_version, digest) == (11, "c16dfad7")
 
 
 def test_a_sample_is_spread_over_the_split_and_no_longer_than_it():

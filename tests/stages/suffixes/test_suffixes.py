@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stages.suffixes.matches import SortedContexts
+from stages.suffixes.matches import SortedContexts, SuffixRange
 from stages.suffixes.text import LONGEST, Text, sort_contexts
 from tests.oracles.suffixes import contexts, shared
 
@@ -66,6 +66,27 @@ def test_they_are_those_of_comparing_one_by_one(
         assert set(places) <= set(legal) and len(set(places)) == len(places)
         assert same[row, places].tolist() == best.shared[row][: len(places)].tolist()
         assert (best.positions[row][len(places) :] == -1).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 120), st.integers(1, 4), st.integers(0), st.integers(1, 5), st.data())
+def test_matches_in_the_past_do_not_depend_on_what_follows(
+    tokens: int, vocabulary: int, seed: int, k: int, data: st.DataObject
+) -> None:
+    """Later contexts lie among earlier ones in the order, and must take no place of theirs."""
+    random = np.random.default_rng(seed)
+    ids = random.integers(0, vocabulary, tokens).astype(np.uint32)
+    position = data.draw(st.integers(1, tokens - 1))
+    other = np.r_[ids[:position], random.integers(0, vocabulary, 200)].astype(np.uint32)
+    found = []
+    for text_ids in (ids, other, ids[: position + 1]):
+        contexts = SortedContexts.of(Text.of(text_ids, np.array([0, len(text_ids)]), vocabulary))
+        rank = np.flatnonzero(contexts.order == position)
+        located = SuffixRange(rank, contexts.shared[rank], np.array([position + 1], np.uint8))
+        found.append(contexts.best(located, k, within=np.array([[0, position]])))
+    for matches in found[1:]:
+        assert matches.positions.tolist() == found[0].positions.tolist()
+        assert matches.shared.tolist() == found[0].shared.tolist()
 
 
 @pytest.mark.parametrize("period", [1, 2, 5])
