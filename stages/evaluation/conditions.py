@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.evaluation.range_reader import RangeReader, RangeResult
+from stages.evaluation.range_reader import RangeOptions, RangeReader, RangeResult
 from stages.evaluation.score_range import RangeScores
 from stages.examples.other_future import with_other_future
 from stages.memory.predicted_gain import PredictedGain
@@ -120,15 +120,8 @@ class ConditionCheck:
         reader = replace(self.reader.of_corpus(corpus), last_words=None)
         is_checked = torch.zeros(length, dtype=torch.bool, device=reader.split_reader.device)
         is_checked[places] = True
-        block = reader.read(
-            self.split,
-            start,
-            stop,
-            carried,
-            contexts=self.contexts,
-            where=self.where,
-            distributions=is_checked,
-        ).scored_range
+        options = RangeOptions(contexts=self.contexts, where=self.where, distributions=is_checked)
+        block = reader.read(self.split, start, stop, carried, options).scored_range
 
         log_p = [block.lm.log_p]
         for policy in self.policies:

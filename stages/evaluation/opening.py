@@ -3,6 +3,7 @@ the table.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,49 +41,60 @@ from stages.retrieval.sources.source import (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReadingSettings:
+    """How a model and its memories read a split, with all settings resolved."""
+
+    read: Mapping[str, Artifact]
+    """Artifacts by role, as in `stages.lineage.evaluation`."""
+    readings: Sequence[Reading]
+    """The memories, with their keys filled in."""
+    windows: WindowSettings
+    """Windows in which the model reads."""
+    by_document: bool
+    """Whether windows and carried state start again at every document."""
+    precision: str
+    options: Mapping[str, Any]
+    """Options of probes."""
+    split: str
+    """The split that is scored."""
+    exclude: str = "self"
+    """Name of the rule for rows that tokens of the datastore's own text do not find in an index."""
+    above: str = ""
+    """Name of what changes the model itself; empty: nothing does."""
+    open_book: OpenBook | None = None
+    """The book whose passages the model reads; None: there is no book."""
+
+
 def open_range_reader(
-    read: Mapping[str, Artifact],
-    readings: Sequence[Reading],
-    windows: WindowSettings,
-    *,
-    by_document: bool,
+    settings: ReadingSettings,
     device: torch.device,
-    precision: str,
-    options: Mapping[str, Any],
-    split: str,
-    exclude: str = "self",
+    *,
     last_words: Mapping[str, CountedTokens] | None = None,
-    above: str = "",
     model: LanguageModel | None = None,
-    open_book: OpenBook | None = None,
 ) -> tuple[RangeReader, tuple[MemoryRow, ...]]:
-    """Load the model and everything that completed readings need; returns the reader and the rows
-    of these readings.
+    """Load the model and everything that readings need; returns the reader and the rows of these
+    readings.
 
     Args:
-        read: artifacts by role, as in `stages.lineage.evaluation`.
-        windows: windows in which the model reads.
-        by_document: whether windows and carried state start again at every document.
-        options: resolved options of probes.
-        split: the scored split.
-        exclude: name of the rule for rows that tokens of the datastore's own text do not find in an
-        index.
         last_words: by split, the only tokens that count; None: all count.
-        above: what changes the model itself, by name; empty: nothing does.
         model: the model in these windows, if it is loaded already.
-        open_book: settings of the book whose passages the model reads; None: there is no book.
     """
-    reader = SplitReader(Corpus.of(read["tokens"]), windows, by_document, device, precision)
+    read = settings.read
+    windows = settings.windows
+    corpus = Corpus.of(read["tokens"])
+    reader = SplitReader(corpus, windows, settings.by_document, device, settings.precision)
     model = model or load_model(read["model"].path, device, windows)
-    opening = Opening(read, readings, model, reader, exclude)
+    opening = Opening(read, settings.readings, model, reader, settings.exclude)
     memories = open_memories(opening)
     external = next(
         (memory for memory in memories.values() if isinstance(memory, ExternalMemory)), None
     )
-    rows = open_rows(read, readings, windows, device, memories, above)
+    rows = open_rows(read, settings.readings, windows, device, memories, settings.above)
     datastore = None if external is None else external.datastore
+    open_book = settings.open_book
     if open_book is not None:
-        book = Book.open(read[BOOK.role], open_book, read["tokens"], exclude, external)
+        book = Book.open(read[BOOK.role], open_book, read["tokens"], settings.exclude, external)
         reader = BookReader.of(reader, open_book, book)
     range_reader = RangeReader(
         model,
@@ -90,8 +102,8 @@ def open_range_reader(
         Needs.of_all(row.needs for row in rows),
         external,
         last_words,
-        _hidden_memory(read, options, datastore),
-        open_probes(read, options, split),
+        _hidden_memory(read, settings.options, datastore),
+        open_probes(read, settings.options, settings.split),
         memories,
         _side_models(memories),
     )
@@ -129,7 +141,7 @@ def open_rows(
 
     Args:
         memories: result of `open_memories`; None: outlines of them, for plans and reports.
-        above: as of `open_range_reader`.
+        above: as of `ReadingSettings`.
     """
     if memories is None:
         names = [name for reading in readings for name in reading.sources]

@@ -7,7 +7,7 @@ from typing import Literal
 from stages.artifacts.output import ShardOutput
 from stages.encoding.carried_state import CarriedState, StateStore
 from stages.encoding.window_settings import TokenRange
-from stages.evaluation.range_reader import RangeReader, RangeResult
+from stages.evaluation.range_reader import RangeOptions, RangeReader, RangeResult
 from stages.memory.predicted_gain import PredictedGain
 
 SCORE = "score"
@@ -85,16 +85,8 @@ class RangePass:
         to search for.
         """
         carried = self._carried_into(part, reader, states)
-        probed = self.name == SCORE
-        result = reader.read(
-            self.split,
-            part.start,
-            part.stop,
-            carried,
-            probed=probed,
-            contexts=self.contexts,
-            where=where,
-        )
+        options = RangeOptions(probed=self.name == SCORE, contexts=self.contexts, where=where)
+        result = reader.read(self.split, part.start, part.stop, carried, options)
         # no later part reaches back to this state, so its file can be deleted
         idle = self.number(part) - self._parts_back - 1
         idle_key = self._part(idle).key if idle >= 0 else None

@@ -56,6 +56,34 @@ class RangeResult:
         return self.model + search + past + sides
 
 
+class RangeOptions(NamedTuple):
+    """Choice of what is read of a range besides its scores and stored neighbours."""
+
+    probed: bool = False
+    """Whether probes watch."""
+    contexts: bool = False
+    """Whether features of contexts are computed, if they are needed."""
+    where: PredictedGain | None = None
+    """Predicts from these features which tokens are worth a search; None: all are searched for."""
+    searches: bool = True
+    """Whether neighbours are searched for at all; stored ones are read anyway."""
+    distributions: Tensor | None = None
+    """Tokens whose whole distributions by the model are kept, bool [n]; None: none."""
+
+
+USUAL = RangeOptions()
+
+
+class _ModelReading(NamedTuple):
+    """Scores of a range by the model, and the probes that watched it."""
+
+    scored: LMScores
+    context: Tensor | None
+    """Features of contexts, float [n, 3]."""
+    probes: dict[str, RangeProbe]
+    """The watch of each probe, which has seen the range."""
+
+
 class _SideReadings(NamedTuple):
     """Readings of a range by further models, by their names."""
 
@@ -95,62 +123,77 @@ class RangeReader:
         start: int,
         stop: int,
         carried: CarriedState,
-        *,
-        probed: bool = False,
-        contexts: bool = False,
-        where: PredictedGain | None = None,
-        searches: bool = True,
-        distributions: Tensor | None = None,
+        options: RangeOptions = USUAL,
     ) -> RangeResult:
-        """Score tokens [start, stop) with the model alone, and find their neighbours.
-
-        Stored neighbours are read while the model works.
-
-        Args:
-            probed: whether probes watch.
-            contexts: whether features of contexts are computed, if they are needed.
-            where: predicts from these features which tokens are worth a search; None: all are
-            searched for.
-            searches: whether neighbours are searched for at all; stored ones are read anyway.
-            distributions: bool [n], tokens whose whole distributions by the model are kept; None:
-            none.
-        """
+        """Score tokens [start, stop) with the model alone, and find their neighbours."""
         counted = self._counted(split, start, stop)
         watch = Stopwatch(self.split_reader.device)
+        # Stored neighbours are read while the model works.
         with ThreadPoolExecutor(1) as background:
             memory = self.hidden_memory
             hidden = None if memory is None else memory.begin(background, split, start, stop)
-            stored = self._stored_neighbors(background, split, start, stop, where)
-            probes = self._probe_watches(hidden, start, counted) if probed else {}
-            reads_contexts = contexts and self.needs.context
-            watched = {
-                "hidden_rows": counted,
-                "reader": hidden,
-                "probes": tuple(probes.values()),
-                "certainty": reads_contexts,
-                "distribution_rows": distributions,
-            }
-            scored = self._score(split, start, stop, carried, **watched)
-            context = self._context(split, scored) if reads_contexts else None
+            stored = self._stored_neighbors(background, split, start, stop, options.where)
+            read = self._read_model(split, start, stop, carried, hidden, counted, options)
+            scored = read.scored
             model = watch.lap()
 
             queries, encoder_state = self._queries(split, scored, carried)
-            neighbors = stored.result() if stored else None
-            if neighbors is None and searches and self.external is not None:
-                worth = None if where is None or context is None else where.worth(context).numpy()
-                neighbors = self.external.retrieval.find(split, start, stop, queries, worth)
+            neighbors = None if stored is None else stored.result()
+            if neighbors is None and options.searches:
+                neighbors = self._search(split, scored, queries, read.context, options.where)
             search = watch.lap()
         side = self._read_side_models(split, start, stop, carried, watch)
         after = self._after(scored, carried, encoder_state, side.states)
         past = watch.lap()
         places = self.split_reader.places(split, start, stop)
         scored_range = ScoredRange(
-            scored, carried, places, counted, neighbors, queries, context, split, side.hidden
+            scored, carried, places, counted, neighbors, queries, read.context, split, side.hidden
         )
-        observations = {name: probe.observation() for name, probe in probes.items()}
-        # the time of probes is taken off, since rows of a report are compared by their cost
+        observations = {name: probe.observation() for name, probe in read.probes.items()}
+        # The time of probes is taken off, since rows of a report are compared by their cost.
         model -= sum(observation.seconds for observation in observations.values())
         return RangeResult(scored_range, after, observations, model, search, past, side.seconds)
+
+    def _read_model(
+        self,
+        split: str,
+        start: int,
+        stop: int,
+        carried: CarriedState,
+        hidden: HiddenReader | None,
+        counted: Tensor | None,
+        options: RangeOptions,
+    ) -> _ModelReading:
+        """Read tokens [start, stop) with the model, watched by probes."""
+        probes = self._probe_watches(hidden, start, counted) if options.probed else {}
+        reads_contexts = options.contexts and self.needs.context
+        scored = self._score(
+            split,
+            start,
+            stop,
+            carried,
+            hidden_rows=counted,
+            reader=hidden,
+            probes=tuple(probes.values()),
+            certainty=reads_contexts,
+            distribution_rows=options.distributions,
+        )
+        context = self._context(split, scored) if reads_contexts else None
+        return _ModelReading(scored, context, probes)
+
+    def _search(
+        self,
+        split: str,
+        scored: LMScores,
+        queries: np.ndarray | None,
+        context: Tensor | None,
+        where: PredictedGain | None,
+    ) -> FoundNeighbors | None:
+        """Search for neighbours of the tokens that are worth it; None without a datastore."""
+        if self.external is None:
+            return None
+        worth = None if where is None or context is None else where.worth(context).numpy()
+        return self.external.retrieval.find(split, scored.start, scored.stop, queries, worth)
 
     def _stored_neighbors(
         self,
@@ -203,7 +246,9 @@ class RangeReader:
         """
         parts = []
         for start, stop in ranges:
-            result = self.read(split, start, stop, CarriedState(start), searches=False)
+            result = self.read(
+                split, start, stop, CarriedState(start), RangeOptions(searches=False)
+            )
             parts.append(result.scored_range)
         # Stored neighbours are read with each range; others are searched for here.
         if self.external is None or not self.external.retrieval.needs_keys:

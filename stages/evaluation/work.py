@@ -21,7 +21,7 @@ from stages.evaluation.figures import report
 from stages.evaluation.files import write_json
 from stages.evaluation.learning import Learning
 from stages.evaluation.metrics_file import metrics_of
-from stages.evaluation.opening import open_range_reader
+from stages.evaluation.opening import ReadingSettings, open_range_reader
 from stages.evaluation.passes import Part
 from stages.evaluation.phases import PHASES, Resources
 from stages.evaluation.plan import Plan, plan_evaluation, probes_of, rows_of_report
@@ -50,20 +50,20 @@ class EvaluateWork(ShardedWork[EvaluateConfig, Plan, Resources, Part]):
     def open(self, job: ShardJob[EvaluateConfig], plan: Plan) -> Resources:
         config = job.config
         tune_allocator()
-        reader, rows = open_range_reader(
-            job.inputs.artifacts,
-            config.readings,
-            config.windows,
+        settings = ReadingSettings(
+            read=job.inputs.artifacts,
+            readings=config.readings,
+            windows=config.windows,
             by_document=config.reset == "document",
-            device=resolve_device(job.execution.device),
             precision=config.precision,
             options=config.probe_options,
             split=config.split,
             exclude=config.exclude or "self",
-            last_words=plan.last_words,
             above=config.above,
             open_book=config.open_book,
         )
+        device = resolve_device(job.execution.device)
+        reader, rows = open_range_reader(settings, device, last_words=plan.last_words)
         policies = open_policies(rows, bool(plan.tuning))
         needs = Needs.of_all(policy.needs for policy in policies)
         reader = replace(reader, needs=reader.needs | needs)
@@ -90,8 +90,11 @@ class EvaluateWork(ShardedWork[EvaluateConfig, Plan, Resources, Part]):
 
         records = [job.draft.record(shard.key) for shard in shards]
         probes = probes_of(job)
-        observations = {name: [record["probes"][name] for record in records] for name in probes}
-        shown = {name: probe.metrics(observations[name]) for name, probe in probes.items()}
+        observations = {}
+        shown = {}
+        for name, probe in probes.items():
+            observations[name] = [record["probes"][name] for record in records]
+            shown[name] = probe.metrics(observations[name])
         metrics = metrics_of(job, plan, rows, weights, records, probes, shown)
         metrics["tuning"] = weights.tuning(_largest_amounts(job)) | bleu_figures(job, plan, weights)
         add_translations(job, metrics, 1 + len(rows))

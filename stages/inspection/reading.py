@@ -16,8 +16,8 @@ from stages.artifacts.artifact import Artifact
 from stages.encoding.carried_state import CarriedState
 from stages.errors import UsageError
 from stages.evaluation.figures.places import AllTokens
-from stages.evaluation.opening import open_range_reader
-from stages.evaluation.range_reader import RangeReader, RangeResult
+from stages.evaluation.opening import ReadingSettings, open_range_reader
+from stages.evaluation.range_reader import RangeOptions, RangeReader, RangeResult
 from stages.evaluation.score_range import score_range
 from stages.examples.examples import Corpus
 from stages.inspection.request import PASSAGE, Passage, Request, Resolved
@@ -73,13 +73,13 @@ class Shares(NamedTuple):
 
 def _shares(each: Sequence[OfReading]) -> Shares:
     """The shares of the model and of each reading's memory in the final distribution."""
-    left = torch.ones_like(each[0].factor)
+    remaining = torch.ones_like(each[0].factor)
     memories = []
     # Backwards from the last reading: each leaves the rest of its share to the readings before it.
-    for one in reversed(each):
-        memories.append((1 - one.factor) * left)
-        left = left * one.factor
-    return Shares(left, torch.stack(memories[::-1], -1))
+    for reading in reversed(each):
+        memories.append((1 - reading.factor) * remaining)
+        remaining = remaining * reading.factor
+    return Shares(remaining, torch.stack(memories[::-1], -1))
 
 
 MEASURED_TOKENS = 64
@@ -119,16 +119,8 @@ class MemoryReader:
         arguments as of `RangeReader.read`.
         """
         where = None if self.policy is None else self.policy.searches_where
-        return self.range_reader.read(
-            split,
-            start,
-            stop,
-            carried,
-            probed=probed,
-            contexts=True,
-            where=where,
-            distributions=distributions,
-        )
+        options = RangeOptions(probed, contexts=True, where=where, distributions=distributions)
+        return self.range_reader.read(split, start, stop, carried, options)
 
     def read_entries(self, scored_range: ScoredRange) -> Iterator[tuple[Shares, list[ReadEntries]]]:
         """Read the entries of each token of a range, for a few tokens at a time; the model alone
@@ -136,21 +128,21 @@ class MemoryReader:
         """
         if self.policy is None:
             return
-        own = scored_range.lm.start + torch.arange(
+        positions = scored_range.lm.start + torch.arange(
             len(scored_range.lm), device=scored_range.lm.log_z.device
         )
         for rows, retrieved in self.policy.reading_row.retrieve(scored_range):
             of_readings = self.policy.shares(scored_range, rows, retrieved)
             shares = _shares(of_readings)
             entries = []
-            for number, one in enumerate(retrieved):
-                for part, weight in zip(one.parts, of_readings[number].entries, strict=True):
+            for number, memory in enumerate(retrieved):
+                for part, weight in zip(memory.parts, of_readings[number].entries, strict=True):
                     values = part.entries.values.long()
                     role = "" if part.ids is None else part.role
                     if part.ids is None:
                         # Recent entries are positions in the split, the nearest first.
                         back = 1 + torch.arange(values.shape[1], device=values.device)
-                        where = torch.where(values >= 0, own[rows][:, None] - back, -1)
+                        where = torch.where(values >= 0, positions[rows][:, None] - back, -1)
                     else:
                         where = part.ids
                     carried = weight * shares.memories[:, number, None]
@@ -162,13 +154,13 @@ class MemoryReader:
 
     def text_of(self, role: str) -> SplitText:
         """The text of a memory, by the role of its artifact: token i is row i."""
-        held = held_text(self.read, role)
-        if held is None:
+        text = held_text(self.read, role)
+        if text is None:
             return self.datastore_text(self.read[role])
-        arrays = open_split(held.tokens.zarr("tokens.zarr"), held.split)
-        file = held.tokens.path / names_file(held.split)
+        arrays = open_split(text.tokens.zarr("tokens.zarr"), text.split)
+        file = text.tokens.path / names_file(text.split)
         names = DocumentNames(list(read_runs(file) if file.is_file() else ()))
-        return SplitText(held.split, arrays.ids, arrays.doc_offsets, self.text, names)
+        return SplitText(text.split, arrays.ids, arrays.doc_offsets, self.text, names)
 
     def datastore_text(self, datastore: Artifact) -> SplitText:
         """The text of a datastore: token i is row i."""
@@ -218,44 +210,42 @@ class MemoryReader:
         return past
 
 
+OF_TUNING = ("tuned", "tune_split", "interior")
+"""Facts of a memory that say how its numbers were tuned, as the report of the tuning does."""
+
+
 def load_reader(
-    found: Resolved, request: Request, model: LanguageModel | None = None
+    resolved: Resolved, request: Request, model: LanguageModel | None = None
 ) -> MemoryReader:
     """Load the memories of a resolved request, and its model unless that is given."""
     device = resolve_device(request.device)
-    text = token_text(found.read["tokens"])
-    reader, rows = open_range_reader(
-        found.read,
-        found.readings,
-        found.windows,
-        options=found.options,
-        split=found.split,
-        by_document=found.by_document,
-        exclude=found.exclude,
-        open_book=found.open_book,
-        device=device,
+    text = token_text(resolved.read["tokens"])
+    settings = ReadingSettings(
+        read=resolved.read,
+        readings=resolved.readings,
+        windows=resolved.windows,
+        options=resolved.options,
+        split=resolved.split,
+        by_document=resolved.by_document,
+        exclude=resolved.exclude,
+        open_book=resolved.open_book,
         precision=resolve_precision(request.precision, device.type),
-        model=model,
     )
+    reader, rows = open_range_reader(settings, device, model=model)
     if not rows:
-        return MemoryReader(found.read, reader, None, [], text)
+        return MemoryReader(resolved.read, reader, None, [], text)
     row = rows[0]
     policy: WeightPolicy
-    if found.choices is not None:
-        policy = restored(row, found.choices)
+    if resolved.choices is not None:
+        policy = restored(row, resolved.choices)
     else:
-        policy = Fixed(row, _grids(row, reader, found.read["tokens"]), with_curve=False)
-    untuned = [
-        {
-            name: value
-            for name, value in memory.items()
-            if name not in ("tuned", "tune_split", "interior")
-        }
-        for memory in policy.describe(None)
-    ]
-    memories = [memory | {"numbers": found.numbers} for memory in untuned]
+        policy = Fixed(row, _grids(row, reader, resolved.read["tokens"]), with_curve=False)
+    memories = []
+    for described in policy.describe(None):
+        settings_alone = {name: value for name, value in described.items() if name not in OF_TUNING}
+        memories.append(settings_alone | {"numbers": resolved.numbers})
     return MemoryReader(
-        found.read, replace(reader, needs=row.needs | policy.needs), policy, memories, text
+        resolved.read, replace(reader, needs=row.needs | policy.needs), policy, memories, text
     )
 
 
@@ -295,11 +285,13 @@ def continuation_scores(
     argmax, bool [c].
     """
     ids = [*context, *continuation]
-    kept = len(ids)
+    num_kept = len(ids)
     if not reader.range_reader.carries_state:
-        kept = min(kept, max(reader.range_reader.split_reader.windows.context, len(continuation)))
-    first = ids[-kept - 1] if kept < len(ids) else None
-    passage = Passage(ids[-kept:])
+        num_kept = min(
+            num_kept, max(reader.range_reader.split_reader.windows.context, len(continuation))
+        )
+    first = ids[-num_kept - 1] if num_kept < len(ids) else None
+    passage = Passage(ids[-num_kept:])
     start = len(passage) - len(continuation)
     return _scored(reader.of_passage(passage, first, start), start, len(passage))
 

@@ -64,6 +64,10 @@ def neighbor_text(read: Mapping[str, Artifact]) -> HeldText | None:
     return None
 
 
+Declaration = tuple[MemoryInput, ReadingOptions]
+"""An input of a source, and the settings of the source, which say what fits."""
+
+
 def find_artifacts(
     source: Artifact,
     readings: Sequence[Reading] | None,
@@ -88,28 +92,19 @@ def find_artifacts(
     Raises: ArtifactError or UsageError, with the remedy, if something is missing or does not fit.
     """
     model = language_model(source)
-    declared: dict[str, list[tuple[MemoryInput, ReadingOptions]]] = {}
-    for reading in readings or ():
-        for source_settings in reading.source_settings:
-            for declared_input in source_settings.inputs:
-                declaration = declared_input, source_settings
-                declared.setdefault(declared_input.role, []).append(declaration)
-    for role in roles:
-        declared.setdefault(role, [(memory_inputs()[role], ReadingOptions())])
+    declared = _declarations(readings or (), roles)
     inputs = [declarations[0][0] for declarations in declared.values()]
-    recorded = {} if report is None else report.manifest.inputs
-
     references, claimed = _claim_index(references, store, inputs)
     from_tokens = any(memory.from_tokens for memory in inputs)
     if from_tokens and report is not None and references.get("tokens") is None:
         references["tokens"] = report.input("tokens").reference
+
     reads_datastore = None
     if readings is not None:
         reads_datastore = any(reading.reads_datastore for reading in readings)
     memory = memory_source(source, references, store, reads_datastore)
-    if memory is None and reads_datastore and report is not None:
-        roles_read = [role for role in ("neighbors", "index") if role in recorded]
-        memory = report.input(roles_read[0]) if roles_read else None
+    if memory is None and reads_datastore:
+        memory = _recorded(report, "neighbors") or _recorded(report, "index")
     # Neighbours are stored only for splits; for any other text they are searched for.
     if split is None and memory is not None and memory.kind == "neighbors":
         memory = memory.input("index")
@@ -118,13 +113,39 @@ def find_artifacts(
     if split is not None:
         require_split(read["tokens"], split)
     for role, declarations in declared.items():
-        before = None if report is None or role not in recorded else report.input(role)
-        search = InputSearch(store, model, read["tokens"], claimed.get(role), before)
+        search = InputSearch(
+            store, model, read["tokens"], claimed.get(role), _recorded(report, role)
+        )
         artifacts = [memory.find(search, settings) for memory, settings in declarations]
         _require_one(role, artifacts)
         if artifacts[0] is not None:
             read[role] = artifacts[0]
     return read
+
+
+def _declarations(
+    readings: Sequence[Reading], roles: Sequence[str]
+) -> dict[str, list[Declaration]]:
+    """The inputs of readings, by role, with the settings of each source that declares them.
+
+    Args:
+        roles: inputs that are needed even if no reading asks for them.
+    """
+    declared: dict[str, list[Declaration]] = {}
+    for reading in readings:
+        for settings in reading.source_settings:
+            for memory in settings.inputs:
+                declared.setdefault(memory.role, []).append((memory, settings))
+    for role in roles:
+        declared.setdefault(role, [(memory_inputs()[role], ReadingOptions())])
+    return declared
+
+
+def _recorded(report: Artifact | None, role: str) -> Artifact | None:
+    """The artifact of a role that a report read; None if it read none."""
+    if report is None or role not in report.manifest.inputs:
+        return None
+    return report.input(role)
 
 
 def _require_one(role: str, artifacts: Sequence[Artifact | None]) -> None:

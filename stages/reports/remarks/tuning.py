@@ -7,11 +7,31 @@ A memory may be hardly needed, or a best value may be at the edge of its grid. `
 
 from collections.abc import Iterator, Sequence
 from math import exp
+from typing import NamedTuple
 
 from stages.metrics import undertrained
 from stages.numbers import joined, number, passes
 from stages.reports.remarks import NOTABLE_GAIN, Figures, Finding, Values
 from stages.reports.remarks.gains import row_worse_than_trigram
+
+
+class _TunedMemory(NamedTuple):
+    """A memory of the requested row, with its tuned numbers."""
+
+    position: int
+    """Its place among the memories of the row."""
+    row: str
+    """The row that reads it alone."""
+    name: str
+    """Its name in remarks: that row, and the memories before or after it in the requested row.
+
+    The memory in the requested row has other numbers than the row that reads it alone.
+    """
+    numbers: Figures
+    gain: float | None
+    """The share by which it lowers the perplexity of its row; None if not known."""
+    curve: Figures
+    """Perplexity by the amount of this memory alone."""
 
 
 def tuned_numbers(report: Figures) -> Iterator[Finding]:
@@ -21,68 +41,108 @@ def tuned_numbers(report: Figures) -> Iterator[Finding]:
     tuning = report.get("tuning")
     if not tuning or not tuning["rows"]:
         return
-    memories = report["memories"]
-    # The requested row, then a row for each memory alone, if there are several.
-    row, *alone = tuning["rows"] if len(memories) > 1 else tuning["rows"] * 2
-    names = [str(one["row"]) for one in report["rows"][2 if len(memories) > 1 else 1 :]]
-    for place, memory in enumerate(memories):
-        without = _without(tuning, place)
-        gain = (
-            None
-            if without is None or row["perplexity"] is None
-            else 1 - row["perplexity"] / without
-        )
-        # The memory in the requested row is distinct from the row that reads it alone, which has
-        # other numbers.
-        name = names[place]
-        if place:
-            name = f"{name} after {joined(names[:place])}"
-        elif len(memories) > 1:
-            name = f"{name} before {joined(names[1 : len(memories)])}"
-        code = _hardly_needed(row, place, memory, gain)
-        # If a memory is hardly needed, the edges of its grid do not matter.
+    for memory in _tuned_memories(report):
+        code = _hardly_needed(tuning["rows"][0], memory)
         if code is not None:
-            weight = row["weights"][place]
-            others = "the model alone" if len(memories) == 1 else "the others alone"
-            above = " above 0" if weight == "lambda" else ""
-            share = "" if gain is None else f"{gain:.1%}"
-            words = {
-                "name": name,
-                "split": tuning["split"],
-                "weight": weight,
-                "others": others,
-                "above": above,
-            }
-            pair = {"with": row["perplexity"], "without": without, "value": memory.get(weight)}
-            numbers = {one: "" if value is None else number(value) for one, value in pair.items()}
-            yield code, {**words, "gain": share, **numbers}
+            yield code, _need(report, memory)
             continue
-        # If the memory alone is worse than a trigram, the gain of more neighbours is only
-        # smoothing.
-        smoothing = row_worse_than_trigram(report, names[place])
-        outer = [one for one, inside in (memory.get("interior") or {}).items() if not inside]
-        edges = [one for one in outer if memory[one] < tuning["largest"].get(one, memory[one] + 1)]
-        edges = [one for one in edges if not (one == "k" and smoothing)]
+        # If a memory is hardly needed, the edges of its grid do not matter.
+        edges = _edges(report, memory)
         if edges:
-            best = " and ".join(f"{one} ({_digits(memory[one])})" for one in edges)
-            of = f" of {name}" if len(memories) > 1 else ""
-            lies = (
-                "lies at the edge of its grid"
-                if len(edges) == 1
-                else "lie at the edges of their grids"
-            )
-            yield "edge-of-grid", {"best": best, "of": of, "lies": lies}
-        over = alone[place]["over"]
-        points = [
-            {over: amount, "perplexity": value}
-            for amount, value in alone[place]["curve"]
-            if value is not None
-        ]
-        grown = _still_gained(
-            names[place], points, over, tuning["split"], tuning["largest"].get(over, 0)
-        )
-        if grown is not None and over not in edges and not (over == "k" and smoothing):
-            yield "more-memory-gains", grown
+            yield "edge-of-grid", _edge_values(report, memory, edges)
+        growth = _growth(report, memory)
+        if growth is not None and growth["over"] not in edges:
+            yield "more-memory-gains", growth
+
+
+def _tuned_memories(report: Figures) -> Iterator[_TunedMemory]:
+    """The memories of the requested row, in its order."""
+    tuning = report["tuning"]
+    memories = report["memories"]
+    is_single = len(memories) == 1
+    # The requested row comes first, then a row for each memory alone, if there are several.
+    requested = tuning["rows"][0]
+    curves = tuning["rows"] if is_single else tuning["rows"][1:]
+    rows_alone = report["rows"][1 if is_single else 2 :]
+    rows = [str(figures["row"]) for figures in rows_alone]
+
+    for index, numbers in enumerate(memories):
+        name = rows[index]
+        if index:
+            name = f"{name} after {joined(rows[:index])}"
+        elif not is_single:
+            name = f"{name} before {joined(rows[1 : len(memories)])}"
+        without = _without(tuning, index)
+        gain = None
+        if without is not None and requested["perplexity"] is not None:
+            gain = 1 - requested["perplexity"] / without
+        yield _TunedMemory(index, rows[index], name, numbers, gain, curves[index])
+
+
+def _need(report: Figures, memory: _TunedMemory) -> Values:
+    """Values of a remark on a memory that is hardly needed."""
+    tuning = report["tuning"]
+    requested = tuning["rows"][0]
+    weight = requested["weights"][memory.position]
+    is_single = len(report["memories"]) == 1
+    numbers = {
+        "with": requested["perplexity"],
+        "without": _without(tuning, memory.position),
+        "value": memory.numbers.get(weight),
+    }
+    values = {name: "" if value is None else number(value) for name, value in numbers.items()}
+    return {
+        "name": memory.name,
+        "split": tuning["split"],
+        "weight": weight,
+        "others": "the model alone" if is_single else "the others alone",
+        "above": " above 0" if weight == "lambda" else "",
+        "gain": "" if memory.gain is None else f"{memory.gain:.1%}",
+        **values,
+    }
+
+
+def _only_smooths(report: Figures, memory: _TunedMemory) -> bool:
+    """Whether a memory alone is worse than a trigram: more neighbours then only smooth."""
+    return row_worse_than_trigram(report, memory.row)
+
+
+def _edges(report: Figures, memory: _TunedMemory) -> list[str]:
+    """Names of numbers that are at the edge of their grids, although larger ones are legal."""
+    largest = report["tuning"]["largest"]
+    edges = []
+    for name, is_inside in (memory.numbers.get("interior") or {}).items():
+        value = memory.numbers[name]
+        is_smoothing = name == "k" and _only_smooths(report, memory)
+        if not is_inside and not is_smoothing and value < largest.get(name, value + 1):
+            edges.append(name)
+    return edges
+
+
+def _edge_values(report: Figures, memory: _TunedMemory, edges: Sequence[str]) -> Values:
+    """Values of the remark on numbers at the edges of their grids."""
+    best = " and ".join(f"{name} ({_digits(memory.numbers[name])})" for name in edges)
+    is_single = len(report["memories"]) == 1
+    is_one = len(edges) == 1
+    return {
+        "best": best,
+        "of": "" if is_single else f" of {memory.name}",
+        "lies": "lies at the edge of its grid" if is_one else "lie at the edges of their grids",
+    }
+
+
+def _growth(report: Figures, memory: _TunedMemory) -> Values | None:
+    """Values of the remark on an amount that still gained; None if it did not."""
+    tuning = report["tuning"]
+    over = memory.curve["over"]
+    if over == "k" and _only_smooths(report, memory):
+        return None
+    points = []
+    for amount, perplexity in memory.curve["curve"]:
+        if perplexity is not None:
+            points.append({over: amount, "perplexity": perplexity})
+    largest = tuning["largest"].get(over, 0)
+    return _still_gained(memory.row, points, over, tuning["split"], largest)
 
 
 def tuned_on_scored(report: Figures) -> Iterator[Finding]:
@@ -115,33 +175,30 @@ def more_gains_on_scored(report: Figures) -> Iterator[Finding]:
                 yield "more-memory-gains-on-scored", gain
 
 
-def _hardly_needed(row: Figures, place: int, memory: Figures, gain: float | None) -> str | None:
-    """The code of the remark on a memory that is not worth a wider search; None if it is.
-
-    `gain`: the share by which it lowers the perplexity of its row; None if not known.
-    """
-    if row["off"][place]:
+def _hardly_needed(row: Figures, memory: _TunedMemory) -> str | None:
+    """The code of the remark on a memory that is not worth a wider search; None if it is."""
+    gain = memory.gain
+    is_lowest = row["lowest"][memory.position]
+    if row["off"][memory.position]:
         return "memory-of-no-use"
-    if gain is not None and gain < 0 and (memory["reader"] == "joint" or row["lowest"][place]):
+    if gain is None:
+        return None
+    if gain < 0 and (is_lowest or memory.numbers["reader"] == "joint"):
         return "memory-costs"
-    return (
-        "memory-hardly-needed"
-        if row["lowest"][place] and gain is not None and gain < NOTABLE_GAIN
-        else None
-    )
+    return "memory-hardly-needed" if is_lowest and gain < NOTABLE_GAIN else None
 
 
-def _without(tuning: Figures, place: int) -> float | None:
+def _without(tuning: Figures, index: int) -> float | None:
     """Perplexity of the requested row without one of its memories; None if not known."""
-    memories = len(tuning["rows"][0]["lowest"])
-    row = (
-        tuning["plain"]
-        if memories == 1
-        else tuning["rows"][2 - place]["perplexity"]
-        if memories == 2
-        else None
-    )
-    return None if row is None else float(row)
+    num_memories = len(tuning["rows"][0]["lowest"])
+    if num_memories == 1:
+        perplexity = tuning["plain"]
+    elif num_memories == 2:
+        # Rows 1 and 2 read one memory alone: without the first is the second alone.
+        perplexity = tuning["rows"][2 - index]["perplexity"]
+    else:
+        perplexity = None
+    return None if perplexity is None else float(perplexity)
 
 
 def _still_gained(
