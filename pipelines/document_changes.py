@@ -17,7 +17,8 @@ import numpy as np
 from pipelines.catalogue import config_of, stage_of
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.durable import write_atomically
-from stages.artifacts.make import make, plan
+from stages.artifacts.make import make
+from stages.artifacts.resolved_work import plan
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
@@ -134,13 +135,13 @@ class SortedContexts(ChangeableMemory):
         gone = set(text.documents_called(change.forgotten))
         if change.forgotten and not gone:
             return {EXACT: index}
-        kept = [number for number in range(len(text.doc_offsets) - 1) if number not in gone]
+        staying = [number for number in range(len(text.doc_offsets) - 1) if number not in gone]
         spelled = workshop.scratch / "spelled.jsonl"
         try:
-            write_atomically(spelled, "".join(_lines(text, kept)))
+            write_atomically(spelled, "".join(_lines(text, staying)))
             files = (spelled, *change.added)
             tokens = _tokenized(files, _first_tokens(text.artifact), text.part, workshop)
-            _require_same_tokens(text, kept, tokens)
+            _require_same_tokens(text, staying, tokens)
         finally:
             spelled.unlink(missing_ok=True)
         settings = {"index": EXACT, "split": text.part}
@@ -231,15 +232,15 @@ def _lines(text: StoredText, documents: Sequence[int]) -> list[str]:
     return lines
 
 
-def _require_same_tokens(text: StoredText, kept: Sequence[int], tokens: Artifact) -> None:
-    """Raises: ArtifactError unless new tokens begin with the documents that stay, id by id."""
+def _require_same_tokens(text: StoredText, staying: Sequence[int], tokens: Artifact) -> None:
+    """Check that new tokens begin with the documents that stay, id by id. Raises: ArtifactError."""
     after = open_split(tokens.zarr("tokens.zarr"), text.part)
     offsets = np.asarray(after.doc_offsets[:])
-    parts = [text.document(number) for number in kept]
-    if len(offsets) > len(kept):
-        ids = np.asarray(after.ids[: offsets[len(kept)]])
+    parts = [text.document(number) for number in staying]
+    if len(offsets) > len(staying):
+        ids = np.asarray(after.ids[: offsets[len(staying)]])
         lengths = np.cumsum([0, *map(len, parts)])
-        same_ends = np.array_equal(lengths, offsets[: len(kept) + 1])
+        same_ends = np.array_equal(lengths, offsets[: len(staying) + 1])
         if same_ends and np.array_equal(ids, np.concatenate(parts)):
             return
     raise ArtifactError(

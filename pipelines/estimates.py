@@ -12,8 +12,8 @@ from pipelines.recipe import Recipe, Reference, bound
 from pipelines.settings import leaves
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.garbage import folder_bytes
-from stages.artifacts.make import ResolvedWork, plan
 from stages.artifacts.needs import needs_of
+from stages.artifacts.resolved_work import ResolvedWork, plan
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig
@@ -226,11 +226,11 @@ def _difference(artifact: Artifact, work: ResolvedWork[Any]) -> str | None:
         for role, record in work.records.items()
         if role in artifact.manifest.inputs and artifact.manifest.inputs[role].id != record.id
     ]
-    own = dict(leaves(artifact.config))
+    recorded = dict(leaves(artifact.config))
     settings = [
-        f"{name}: {own.get(name)} -> {value}"
+        f"{name}: {recorded.get(name)} -> {value}"
         for name, value in leaves(work.config.stored())
-        if own.get(name) != value
+        if recorded.get(name) != value
     ]
     if inputs and not settings:
         return ", ".join(inputs)

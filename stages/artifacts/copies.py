@@ -81,7 +81,9 @@ class Copy:
         return f"{self._folder}/{file}"
 
     def require_same(self, manifest: Manifest, root: Path) -> None:
-        """Raises: ArtifactError if the artifact of this id in the store at `root` has other bytes."""
+        """Check the bytes of the artifact of this id in the store at `root`. Raises: ArtifactError
+        if they are others.
+        """
         if manifest.record != self.manifest.record:
             raise ArtifactError(
                 f"{self.reference} in {self.bucket.url} differs from the one in {root}, though both are results "

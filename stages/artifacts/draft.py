@@ -150,7 +150,7 @@ class Draft:
         )
 
     def require_reads(self) -> None:
-        """Raises: ArtifactError if an input artifact is gone."""
+        """Check that all input artifacts are still there. Raises: ArtifactError."""
         for folder in self._reads:
             if not (folder / MANIFEST).exists():
                 raise ArtifactError(

@@ -5,17 +5,14 @@ This is the only module that uses all of them.
 
 import json
 import platform
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -25,17 +22,15 @@ from stages.artifacts.checksums import write_stamps
 from stages.artifacts.draft import Draft, finished_manifest, publish
 from stages.artifacts.durable import disk_failure, make_folder
 from stages.artifacts.executors.executor import Executor, ShardTask
-from stages.artifacts.kinds import KINDS
 from stages.artifacts.lock import hold_lock
 from stages.artifacts.manifest import (
     MANIFEST,
-    InputRecord,
     Manifest,
-    identity,
     require_same_defaults,
 )
 from stages.artifacts.output import Written
 from stages.artifacts.references import REMOVE, advised
+from stages.artifacts.resolved_work import ResolvedWork, package_version, plan
 from stages.artifacts.stage import (
     C,
     Execution,
@@ -48,7 +43,6 @@ from stages.artifacts.stage import (
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, ResourceError, UsageError
 from stages.numbers import size
-from stages.registry import outside_code
 from stages.reporting import Reporter
 
 NOTABLE_BYTES = 1_000_000
@@ -156,100 +150,6 @@ class Outcome:
 
     artifact: Artifact
     status: Status
-
-
-@dataclass(frozen=True)
-class ResolvedWork(Generic[C]):
-    """A fully resolved piece of work, which an id names."""
-
-    stage: Stage[C]
-    config: C
-    inputs: Inputs
-    files: list[list[str]]
-    """Role and digest of each file from outside the store, in order."""
-
-    @property
-    def kind(self) -> str:
-        return self.stage.kind
-
-    @property
-    def records(self) -> dict[str, InputRecord]:
-        """Manifest records of the input artifacts, by role."""
-        return {role: artifact.record for role, artifact in self.inputs.artifacts.items()}
-
-    @cached_property
-    def id(self) -> str:
-        version = KINDS[self.kind].format_version
-        return identity(self.stage.name, version, self.config, self.records, self.files)
-
-    @property
-    def reference(self) -> str:
-        return f"{self.kind}/{self.id}"
-
-    def follow(self, execution: Execution) -> bool:
-        """Help the process that makes the artifact, if several do it together.
-
-        Returns: whether this process was such a helper.
-        """
-        work = self.stage.work(self.config)
-        return isinstance(work, SerialWork) and work.follow(self.config, self.inputs, execution)
-
-    @property
-    def draft_record(self) -> dict[str, Any]:
-        """Fields that a draft must have to be resumed: the id, the version of memlm, and the
-        records of the inputs.
-        """
-        inputs = {role: record.model_dump() for role, record in self.records.items()}
-        return {"id": self.id, "memlm": _version("memlm"), "inputs": inputs}
-
-    def manifest(self, **outcome: Any) -> Manifest:
-        """The manifest of the artifact; `outcome`: the fields that are not part of the work."""
-        return Manifest(
-            format_version=KINDS[self.kind].format_version,
-            kind=self.kind,
-            stage=self.stage.name,
-            id=self.id,
-            config=self.config.stored(),
-            inputs=self.records,
-            outside_files=self.files,
-            **outcome,
-        ).sealed()
-
-
-def plan(
-    stage: Stage[C], config: C, references: Mapping[str, Any], store: Store, execution: Execution
-) -> ResolvedWork[C]:
-    """Resolve a piece of work, without doing it."""
-    inputs = stage.inputs(config, references, store)
-    _require_same_store(inputs, store)
-    config = stage.resolve(config, inputs, execution)
-    parts = {stage.name, *_words(config.stored()), *stage.parts(config, inputs)}
-    files = [[file.role, file.digest] for file in inputs.files]
-    files += outside_code(parts)
-    return ResolvedWork(stage, config, inputs, files)
-
-
-def _words(value: Any) -> Iterator[str]:
-    """All words in some settings, which include names of parts, even in `external:lambda=NAME`."""
-    if isinstance(value, str):
-        yield from re.findall(r"[\w-]+", value)
-    elif isinstance(value, dict):
-        yield from _words(list(value.values()))
-    elif isinstance(value, list):
-        for element in value:
-            yield from _words(element)
-
-
-def _require_same_store(inputs: Inputs, store: Store) -> None:
-    """Raises: ArtifactError for inputs of another store, since lineage is looked up in an
-    artifact's own store.
-    """
-    for artifact in inputs.artifacts.values():
-        if artifact.store.root.resolve() != store.root.resolve():
-            raise ArtifactError(
-                f"{artifact.reference} lies in the store {artifact.store.root}, not in {store.root}; "
-                f"what is made from it belongs beside it: --store {artifact.store.root}"
-            )
 
 
 def make(
@@ -361,7 +261,9 @@ def _make_locked(
 
 
 def _require_schema(stage: Stage[Any], manifest: Manifest) -> None:
-    """Raises: TypeError, a bug of the stage, if its schema refuses the metrics that it returned."""
+    """Check the metrics that a stage returned. Raises: TypeError, a bug of the stage, if its schema
+    refuses them.
+    """
     metrics = json.loads(manifest.dumps())["metrics"]
     try:
         stage.schema.metrics.model_validate(metrics)
@@ -400,18 +302,13 @@ def _producer(device: str) -> dict[str, Any]:
         name: name for name in ("memlm", "torch", "zarr")
     }
     return {
-        **{name: _version(package) for name, package in packages.items() if _version(package)},
+        **{
+            name: package_version(package)
+            for name, package in packages.items()
+            if package_version(package)
+        },
         "python": platform.python_version(),
         # The kernel's version says more about the machine than about the result.
         "platform": f"{platform.system()} {platform.machine()}",
         "device": device,
     }
-
-
-# The metadata of a package is a long file, and every artifact records the versions of several.
-@cache
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -190,14 +190,8 @@ class Stage(ABC, Generic[C]):
         return work
 
 
-class SerialWork(ABC, Generic[C]):
-    """Work that proceeds step by step, such as training: one process does it in one call, and
-    commits as it proceeds.
-    """
-
-    @abstractmethod
-    def run(self, job: Job[C]) -> dict[str, Any]:
-        """Do the work in `job.draft`, resuming from committed units; returns the metrics."""
+class Work(ABC, Generic[C]):
+    """Work of a stage, which makes an artifact."""
 
     def follow(self, config: C, inputs: Inputs, execution: Execution) -> bool:
         """Help the first process, without writing, if several processes make one artifact together.
@@ -205,6 +199,16 @@ class SerialWork(ABC, Generic[C]):
         Returns: whether this process is a helper, and has finished; by default it is none.
         """
         return False
+
+
+class SerialWork(Work[C]):
+    """Work that proceeds step by step, such as training: one process does it in one call, and
+    commits as it proceeds.
+    """
+
+    @abstractmethod
+    def run(self, job: Job[C]) -> dict[str, Any]:
+        """Do the work in `job.draft`, resuming from committed units; returns the metrics."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +260,7 @@ class ShardPlan(Generic[S]):
         return self.scratch_bytes + sum(layout.stored_bytes for layout in self.arrays)
 
 
-class ShardedWork(ABC, Generic[C, P, R, S]):
+class ShardedWork(Work[C], Generic[C, P, R, S]):
     """Work that is a list of shards; each is computed, written completely and committed on its own.
 
     An executor decides where shards are computed. The process that holds the lock commits them. It

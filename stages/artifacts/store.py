@@ -33,7 +33,9 @@ class Store:
     """Artifacts below one folder; the folder need not exist yet."""
 
     def __init__(self, root: Path | str) -> None:
-        """Raises: UsageError if the path, or a parent of it, is a file."""
+        """Open the store at a path, which need not exist. Raises: UsageError if the path, or a
+        parent of it, is a file.
+        """
         self.root = Path(root)
         place = place_of(self.root)
         if not place.is_dir():

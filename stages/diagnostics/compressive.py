@@ -92,7 +92,7 @@ class CompressiveProbe(LayerProbe):
         return f"compressive: attention to slots {shares}; compression loss {losses}"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         places = len(blocks[0]["by_age"])
         lines = [
             Line(f"block {block['block']}", list(enumerate(block["by_age"].values(), 1)))

@@ -166,29 +166,24 @@ class GateProbe(SummingProbe):
             grouped(gate[rows]).double().cpu().tolist(),
             nearest(neighbors[rows], self.numbers[0]).tolist(),
         )
-        return [
-            {
-                "token": token,
-                "probability": p,
-                "gate": [round(value, 6) for value in gates],
-                "neighbors": others,
-            }
-            for token, p, gates, others in zip(*columns, strict=True)
-        ]
+        tokens = []
+        for token, p, gates, others in zip(*columns, strict=True):
+            rounded = [round(value, 6) for value in gates]
+            tokens.append({"token": token, "probability": p, "gate": rounded, "neighbors": others})
+        return tokens
 
-    def kept(self, numbers: np.ndarray) -> Any:
+    def to_record(self, numbers: np.ndarray) -> Any:
         """A sum as JSON; in lists, None means a number that is not finite."""
         return [finite(float(number)) for number in numbers] if numbers.ndim else float(numbers)
 
-    def read(self, kept: Any) -> Any:
-        return (
-            [inf if number is None else number for number in kept]
-            if isinstance(kept, list)
-            else kept
-        )
+    def read(self, record: Any) -> Any:
+        if not isinstance(record, list):
+            return record
+        return [inf if number is None else number for number in record]
 
     def metrics(self, records: Records) -> dict[str, Any]:
-        (sums,), tokens = self.sums(records), sum(record["tokens"] for record in records)
+        (sums,) = self.sums(records)
+        tokens = sum(record["tokens"] for record in records)
         ks = doubling_cutoffs(records[0]["stored"])
         by_neighbors = sorted(zip(self.numbers, sums["nll"].tolist(), strict=True))
         return {
@@ -230,7 +225,8 @@ class GateProbe(SummingProbe):
         45.0%`.
         """
         right = sorted((int(k), share) for k, share in metrics["neighbors_right"].items())
-        (_, best), (largest, any_of_them) = right[0], right[-1]
+        best = right[0][1]
+        largest, any_of_them = right[-1]
         line = f"gate: {metrics['neighbors']} neighbours, mean {number(metrics['mean'])}; "
         line += f"the best is right for {best:.1%} of the tokens"
         return line if largest == 1 else f"{line}, one of {largest} for {any_of_them:.1%}"
@@ -243,11 +239,10 @@ class GateProbe(SummingProbe):
             return []
         counts = gate["histogram"]
         title = f"Gate on {metrics['split']}, {gate['neighbors']} neighbours"
-        shares = {
-            label: [n / max(1, sum(counts[kind])) for n in counts[kind]]
-            for kind, label in KINDS.items()
-        }
-        series = [Series(label, values) for label, values in shares.items()]
+        series = []
+        for kind, label in KINDS.items():
+            total = max(1, sum(counts[kind]))
+            series.append(Series(label, [count / total for count in counts[kind]]))
         plot = Histogram(counts["edges"], series, gate["mean"], "gate g (0: memory, 1: context)")
         caption = f"How large gates are, from 0 (memory alone) to 1 (context alone); their mean is {number(gate['mean'])}."
         charts = [Chart("gate-histogram", title, caption, plot)]

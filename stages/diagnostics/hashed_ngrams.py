@@ -51,7 +51,7 @@ class NgramsProbe(LayerProbe):
         return f"gate {block['gate']:.2f} on average"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title = f"How far n-grams are let in on {split}"
         gates = [block["gate"] for block in blocks]
         caption = (

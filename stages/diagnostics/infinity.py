@@ -101,16 +101,16 @@ class InfinityProbe(LayerProbe):
         return bool(block["by_place"])
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         number = len(blocks[0]["by_place"])
-        kept = (
+        reached = (
             "The old signal is sampled in proportion (sticky), so that what lies above the average takes more room."
             if reported["sticky"]
             else "The old signal is sampled evenly."
         )
         caption = (
             f"The share of attention that goes to each {number}th of the signal, from the oldest, at 0, to the newest; "
-            f"{1 / number:.2%} each would be even. {kept}"
+            f"{1 / number:.2%} each would be even. {reached}"
         )
         lines = [
             Line(

@@ -79,13 +79,13 @@ class MemformerProbe(LayerProbe):
         """`memformer-slots`, if slots were written."""
         reported = metrics.get("memformer")
         return (
-            cls.drawn([reported], reported, metrics["split"])
+            cls.block_charts([reported], reported, metrics["split"])
             if reported and reported["writes"]
             else []
         )
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         edges = reported["histogram"]["edges"]
         slots = reported["histogram"]["slots"]
         caption = (

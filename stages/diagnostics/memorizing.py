@@ -131,7 +131,7 @@ class MemorizingProbe(LayerProbe):
         return bool(block["by_age"])
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         lines = []
         for block in blocks:
             label = f"block {block['block']}, gates {', '.join(f'{gate:.2f}' for gate in block['gates'])}"

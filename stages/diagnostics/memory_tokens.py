@@ -76,10 +76,8 @@ class MemoryTokensProbe(LayerProbe):
             places, looked = (
                 watch.by_token(block, part).cpu() for part in zip(*calls, strict=True)
             )
-            part, (shares, reads) = (
-                places * PARTS // length,
-                looked.double().tensor_split((m + 1,), 1),
-            )
+            part = places * PARTS // length
+            shares, reads = looked.double().tensor_split((m + 1,), 1)
             by_place = torch.zeros(PARTS, m + 1, dtype=torch.float64).index_add_(0, part, shares)
             watch.add(number, given=by_place, places=torch.bincount(part, minlength=PARTS))
             if layer.writes:
@@ -112,20 +110,20 @@ class MemoryTokensProbe(LayerProbe):
         return f"memory tokens: {shares}"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         """Two maps for each block: attention of memory to text, which writes, and of text to
         memory, which reads.
         """
         parts = range(1, PARTS + 1)
-        own = Side("place in the segment", [f"segment {n}" for n in parts], turned=True)
+        segments = Side("place in the segment", [f"segment {n}" for n in parts], turned=True)
         columns = ["memory", *(f"before {n}" for n in parts)]
         before = Side("positions before a segment, the oldest first", columns, turned=True)
         charts = []
-        for one in blocks:
-            block = one["block"]
+        for figures in blocks:
+            block = figures["block"]
             maps = (
-                ("reads", one["reads"], before, f"Where memory of block {block} looks"),
-                ("read", one["read_by"], own, f"Who looks at it in block {block}"),
+                ("reads", figures["reads"], before, f"Where memory of block {block} looks"),
+                ("read", figures["read_by"], segments, f"Who looks at it in block {block}"),
             )
             charts += [
                 _map(f"{block}-{name}", f"{title}, on {split}", rows, side)

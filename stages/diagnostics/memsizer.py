@@ -64,7 +64,7 @@ class MemSizerProbe(LayerProbe):
         return f"reads {block['read']:.1f} of {block['slots']} slots"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title = f"How many slots a token reads on {split}"
         shares = [block["read"] / block["slots"] for block in blocks]
         caption = "The share of tokens by the slots that they read, exp of the entropy of their weights, of all."

@@ -6,7 +6,7 @@ Does not import torch, since pages are drawn without a model.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
@@ -14,14 +14,14 @@ import numpy as np
 
 from stages.artifacts.artifact import Artifact
 from stages.charts.data import Chart, Histogram, Series
+from stages.diagnostics.calls import Calls
 from stages.encoding.probe import Observation, RangeProbe
 from stages.models.config import BackboneConfig, model_of
 from stages.models.devices import now
-from stages.models.layers.settings import AttentionConfig, Place
+from stages.models.layers.settings import Place
 from stages.registry import load
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from stages.encoding.encode import HiddenReader
@@ -110,53 +110,6 @@ Sums = Mapping[str, Any]
 """Sums over all counted tokens, and constants, of one layer: arrays by name."""
 
 
-class Calls:
-    """Records observations of some modules of a model, one for each call."""
-
-    def __init__(
-        self,
-        modules: Iterable[nn.Module],
-        look: Callable[[Any, Any, Any], Any],
-        device: torch.device,
-    ) -> None:
-        """Args:
-        look: computes the observation to keep, from a module, its inputs and its output.
-        device: device of the modules.
-        """
-        self.seconds = 0.0
-        """Seconds spent on observing, which the model's own time includes."""
-        self._look = look
-        self._device = device
-        self._held: list[list[Any]] = []
-        self._handles = [module.register_forward_hook(self._keeper()) for module in modules]
-
-    def _keeper(self) -> Callable[[Any, Any, Any], None]:
-        import torch
-
-        calls: list[Any] = []
-        self._held.append(calls)
-
-        @torch.no_grad()
-        def keep(module: nn.Module, arguments: Any, output: Any) -> None:
-            started = now(self._device)
-            calls.append(self._look(module, arguments, output))
-            self.seconds += now(self._device) - started
-
-        return keep
-
-    def take(self) -> list[list[Any]]:
-        """Return and clear the observations of each module, in the order of calls."""
-        calls = [list(kept_calls) for kept_calls in self._held]
-        for kept_calls in self._held:
-            kept_calls.clear()
-        return calls
-
-    def close(self) -> None:
-        """Stop observing: remove the hooks."""
-        for handle in self._handles:
-            handle.remove()
-
-
 class SummingProbe(Probe):
     """A probe that sums figures of some layers over the counted tokens, block by block."""
 
@@ -187,24 +140,26 @@ class SummingProbe(Probe):
         """Figures of a layer that do not depend on tokens, as JSON."""
         return {}
 
-    def kept(self, numbers: np.ndarray) -> Any:
+    def to_record(self, numbers: np.ndarray) -> Any:
         """A sum as JSON."""
         return numbers.tolist()
 
-    def read(self, kept: Any) -> Any:
-        """The inverse of `kept`."""
-        return kept
+    def read(self, record: Any) -> Any:
+        """The inverse of `to_record`."""
+        return record
 
     @final
     def sums(self, records: Records) -> list[Sums]:
         """The sums of each layer over all ranges, and its constants."""
-        by_layer = zip(*(record["layers"] for record in records), strict=True)
-        sums = [
-            {name: np.sum([self.read(one[name]) for one in each], axis=0) for name in each[0]}
-            for each in by_layer
-        ]
+        sums = []
+        for layers in zip(*(record["layers"] for record in records), strict=True):
+            totals = {}
+            for name in layers[0]:
+                arrays = [self.read(layer[name]) for layer in layers]
+                totals[name] = np.sum(arrays, axis=0)
+            sums.append(totals)
         constants = records[0].get("constants") or [{}] * len(sums)
-        return [one | constant for one, constant in zip(sums, constants, strict=True)]
+        return [totals | constant for totals, constant in zip(sums, constants, strict=True)]
 
 
 @final
@@ -292,10 +247,10 @@ class LayerWatch(RangeProbe):
         import torch
 
         self._calls.close()
-        layers = [
-            {name: self._probe.kept(np.asarray(total)) for name, total in sums.items()}
-            for sums in self._sums
-        ]
+        layers = []
+        for sums in self._sums:
+            totals = {name: np.asarray(total) for name, total in sums.items()}
+            layers.append({name: self._probe.to_record(total) for name, total in totals.items()})
         record = {"tokens": self._tokens, "layers": layers, **self.more}
         columns = {name: torch.cat(parts) for name, parts in self._columns.items()}
         return Observation(columns, record, self._seconds + self._calls.seconds)
@@ -331,11 +286,8 @@ class LayerProbe(SummingProbe):
     @classmethod
     def blocks_of(cls, model: BackboneConfig) -> tuple[int, ...]:
         """Numbers of the blocks of a model that have the layer."""
-        if isinstance(model, AttentionConfig) and isinstance(
-            getattr(model, cls.place), cls.settings
-        ):
-            return model.blocks_with(cls.place)
-        return ()
+        has_layer = isinstance(model.layer_settings(cls.place), cls.settings)
+        return model.blocks_with(cls.place) if has_layer else ()
 
     @final
     def layers(self, model: LanguageModel) -> Sequence[Any]:
@@ -370,7 +322,7 @@ class LayerProbe(SummingProbe):
         """Charts of the blocks that have numbers to draw; empty if none has."""
         reported = metrics.get(cls.name) or {"blocks": []}
         blocks = [block for block in reported["blocks"] if cls.is_shown(block)]
-        return cls.drawn(blocks, reported, metrics["split"]) if blocks else []
+        return cls.block_charts(blocks, reported, metrics["split"]) if blocks else []
 
     @classmethod
     def is_shown(cls, block: Figures) -> bool:
@@ -379,7 +331,7 @@ class LayerProbe(SummingProbe):
 
     @classmethod
     @abstractmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         """Charts of `blocks`; `reported` is the probe's whole entry in `metrics.json`."""
 
 

@@ -66,11 +66,11 @@ class ProductKeysProbe(LayerProbe):
             largest.append(weights[..., 0].float().mean(1))
         watch.mean_column("slot_weight", largest)
 
-    def kept(self, numbers: np.ndarray) -> str:
+    def to_record(self, numbers: np.ndarray) -> str:
         return packed(numbers)
 
-    def read(self, kept: str) -> np.ndarray:
-        return unpacked(kept)
+    def read(self, record: str) -> np.ndarray:
+        return unpacked(record)
 
     def figures(self, sums: Sums, tokens: int) -> dict[str, Any]:
         """Figures of one memory; z is each slot's share of all weight; KL from uniform use, in
@@ -98,7 +98,7 @@ class ProductKeysProbe(LayerProbe):
         return f"read {block['usage']:.1%} of {block['slots']:,} slots, KL {block['kl']:.2f} nats from even use"
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         numbers = [
             number for number, _ in max(blocks, key=lambda block: block["slots"])["heaviest"]
         ]

@@ -80,7 +80,7 @@ class SRUProbe(LayerProbe):
         )
 
     @classmethod
-    def drawn(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
+    def block_charts(cls, blocks: Sequence[Figures], reported: Figures, split: str) -> list[Chart]:
         title = f"How much of their cells layers pass on, on {split}"
         gates = [block["highway"] for block in blocks]
         caption = "The share of tokens by the mean gate r of a layer; the rest of what goes up is its input."

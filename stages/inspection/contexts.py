@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from stages.diagnostics.probe import Calls
+from stages.diagnostics.calls import Calls
 from stages.inspection.reading import MemoryReader, ReadEntries
 from stages.models.language_model import LanguageModel
 from stages.models.layers.memorizing import MemorizingAttention, Retrieved, Search
@@ -121,15 +121,16 @@ class EnteredContexts:
         """Find the neighbours that entered for each token from `start` on, nearest first."""
         if self._memory is None:
             return [[] for _ in tokens]
-        rows, document_numbers = self._memory.rows(split, start, start + len(tokens))
-        return [
-            [
-                EnteredContext(int(row_share) == token, self._corpus.at(int(row)))
-                for row, row_share in zip(*near, strict=True)
-                if row >= 0
-            ]
-            for *near, token in zip(rows, document_numbers, tokens, strict=True)
-        ]
+        rows, neighbor_values = self._memory.rows(split, start, start + len(tokens))
+        contexts = []
+        for rows_of_token, values, token in zip(rows, neighbor_values, tokens, strict=True):
+            of_token = []
+            for row, value in zip(rows_of_token, values, strict=True):
+                if row >= 0:
+                    is_right = int(value) == token
+                    of_token.append(EnteredContext(is_right, self._corpus.at(int(row))))
+            contexts.append(of_token)
+        return contexts
 
 
 @dataclass(frozen=True)

@@ -330,7 +330,9 @@ def joined() -> Iterator[None]:
 
 
 def _require_answer(address: str) -> None:
-    """Raises: ConnectionError if nothing listens at HOST:PORT; Ray itself would wait for minutes."""
+    """Check that something listens at HOST:PORT; Ray itself would wait for minutes. Raises:
+    ConnectionError.
+    """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or "/" in host:
         return
