@@ -71,7 +71,7 @@ def _without_replaced(settings: Settings, later: Settings) -> Settings:
 
 
 def _require_one(settings: Settings) -> None:
-    """Raises: UsageError if two settings have the same meaning."""
+    """Check that no two settings have the same meaning. Raises: UsageError."""
     for name, other in LENGTHS:
         if name in settings and other in settings:
             raise UsageError(
@@ -136,7 +136,7 @@ def _last_line() -> str | None:
 
 
 def require_text(option: str, value: str) -> None:
-    """Raises: UsageError if the value of an option holds bytes that are not text."""
+    """Check that the value of an option is text. Raises: UsageError if it holds other bytes."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -85,10 +85,10 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, Terminated):
         return Failure(TERMINATED, _stopped("terminated", error))
     rules = (_shortage, _refusal, _removal, _missing_package)
-    known = (
+    failures = (
         failure for rule in rules for link in causes(error) if (failure := rule(link)) is not None
     )
-    return next(known, None) or Failure(BUG, _bug_message(error))
+    return next(failures, None) or Failure(BUG, _bug_message(error))
 
 
 @contextmanager

@@ -174,7 +174,7 @@ class MemlmLM(TemplateLM):
         return self._answered(requests, "loglikelihood_rolling", disable_tqdm, scored)
 
     def _check_windows(self, stride: int | None) -> None:
-        """Raises: UsageError for windows that are unknown, or that the model does not read."""
+        """Check that the model reads the windows that are named. Raises: UsageError."""
         if self._windows not in WINDOWS:
             raise UsageError(f"windows={self._windows} is neither {' nor '.join(WINDOWS)}.")
         if self._windows == "evaluate":

@@ -22,7 +22,6 @@ from stages.artifacts.kinds import COMMANDS, KINDS
 from stages.artifacts.store import Store
 from stages.config import Settings, StageConfig, read_toml
 from stages.errors import UsageError, did_you_mean
-from stages.training.config import TrainConfig
 from stages.training.presets import load_preset
 from stages.validation import validated
 
@@ -221,7 +220,7 @@ def _check_kinds(name: str, stage: StageRecipe, recipe: Recipe) -> None:
     """Check the kinds of the stages and artifacts that a stage reads, and its settings."""
     config = recipe.config(name)
     command = COMMANDS[stage.command]
-    source = config.method_settings.takes if isinstance(config, TrainConfig) else command.source
+    source = command.source if config.source_kinds is None else config.source_kinds
     for role, value in stage.all_references.items():
         kinds = source if role == "source" else command.references[role].kinds
         if (
@@ -264,7 +263,9 @@ def _check_sources(name: str, stage: StageRecipe, recipe: Recipe, earlier: Seque
 
 
 def require_named(recipe: Recipe, store: Store) -> None:
-    """Raises: ArtifactError if an artifact that the recipe names is missing, before any stage runs."""
+    """Check that all artifacts that a recipe names are there, before any stage runs. Raises:
+    ArtifactError.
+    """
     for stage in recipe.stages.values():
         for role, value in stage.all_references.items():
             if (

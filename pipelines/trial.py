@@ -123,7 +123,7 @@ def plan_trial(
 
 
 def require_lines(count: int) -> None:
-    """Raises: DataError for a text with too few lines to be cut into splits."""
+    """Check that a text has enough lines to be cut into splits. Raises: DataError."""
     if count < FEWEST_DOCUMENTS:
         raise DataError(
             f"The text has {count} line{'s'[: count != 1]}, too few to cut it into train, valid and test: break it "

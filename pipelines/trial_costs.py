@@ -68,7 +68,7 @@ class Machine:
 
 
 def require_time(machine: Machine) -> None:
-    """Raises: UsageError if the minutes are over before the machine is timed."""
+    """Check that minutes are left when the machine is timed. Raises: UsageError."""
     if not machine.seconds:
         raise UsageError(
             f"--minutes {number(machine.minutes)} are over before this machine is timed: "

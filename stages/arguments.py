@@ -109,7 +109,9 @@ def require_float(dtype: np.dtype, name: str) -> None:
 
 
 def require_finite(numbers: np.ndarray, name: str) -> None:
-    """Raises: UsageError naming the first row that holds NaN or infinity."""
+    """Check that numbers are finite. Raises: UsageError naming the first row that holds NaN or
+    infinity.
+    """
     finite = np.isfinite(numbers)
     if not finite.all():
         place = _first_place(~finite)
@@ -131,7 +133,7 @@ def log_probabilities(values: Any, name: str, shape: str = "[n]") -> np.ndarray:
 
 
 def require_logs(numbers: np.ndarray, name: str) -> None:
-    """Raises: UsageError naming the first row above 0, where no log-probability is."""
+    """Check that numbers may be log-probabilities. Raises: UsageError naming the first row above 0."""
     above = numbers > LARGEST_LOG_P
     if above.any():
         place = _first_place(above)
@@ -161,14 +163,14 @@ def tokens(values: Any, name: str, *, vocabulary: int | None = None) -> np.ndarr
 
 
 def same_length(lengths: dict[str, int]) -> None:
-    """Raises: UsageError unless arguments, by name, are as long as each other."""
+    """Check that arguments, by name, are as long as each other. Raises: UsageError."""
     if len(set(lengths.values())) > 1:
         each = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
         raise UsageError(f"Each has one row for a position, and their lengths differ: {each}.")
 
 
 def require_positions(length: int, name: str) -> None:
-    """Raises: UsageError for no positions at all."""
+    """Check that there is a position at all. Raises: UsageError."""
     if not length:
         raise UsageError(f"{name}: there are no positions; give at least one.")
 

@@ -80,6 +80,11 @@ class StageConfig(Settings):
     runs_models: ClassVar[bool] = False
     """Whether the stage runs models although it has no setting `precision`."""
 
+    @property
+    def source_kinds(self) -> tuple[str, ...] | None:
+        """Kinds of artifacts that these settings take as source; None: those of the command."""
+        return None
+
     def stored(self) -> dict[str, Any]:
         """All settings that can change the result, as JSON values."""
         return self.model_dump(mode="json", exclude=set(self.not_identity))

@@ -71,7 +71,7 @@ class PackBatches(Stage[PackConfig]):
 
 
 def _require_segments(tokens: Artifact, length: int) -> None:
-    """Raises: DataError unless the training split has at least two segments."""
+    """Check that the training split has at least two segments. Raises: DataError."""
     count = tokens.metrics["splits"][SPLIT]["tokens"]
     if count < 2 * length:
         raise DataError(
@@ -81,7 +81,9 @@ def _require_segments(tokens: Artifact, length: int) -> None:
 
 
 def _require_sentences(config: PackConfig, tokens: Artifact) -> None:
-    """Raises: UsageError if a segment length is set; DataError for fewer than two sentences."""
+    """Check the settings and the number of sentences of pairs. Raises: UsageError if a segment
+    length is set; DataError for fewer than two sentences.
+    """
     if config.segment_length != PackConfig.model_fields["segment_length"].default:
         raise UsageError(
             f"{tokens.reference} holds pairs, whose sentences are packed: leave --segment-length out."

@@ -66,10 +66,10 @@ def _suggestion(path: str, legal: list[str], model: type[BaseModel]) -> str:
     places: dict[str, list[str]] = {}
     fields = {} if dot else _fields(model)
     everywhere = {
-        f"{above}.{one}"
+        f"{above}.{setting}"
         for above in fields
         for below in groups_of(fields[above])
-        for one in _fields(below)
+        for setting in _fields(below)
     }
     for inner in sorted(everywhere):
         places.setdefault(inner.rpartition(".")[2], []).append(inner)

@@ -142,11 +142,13 @@ def reference(value: Any, name: str = "reference") -> Any:
     """The reference of an artifact, `kind/id`, `kind/name` or a path. Raises: UsageError for
     anything else.
     """
-    if not isinstance(value, Artifact | str | Path):
-        raise UsageError(
-            f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}."
-        )
-    return value.reference if isinstance(value, Artifact) else str(value)
+    if isinstance(value, Artifact):
+        return value.reference
+    if isinstance(value, str | Path):
+        return str(value)
+    raise UsageError(
+        f"{name} is an artifact, kind/id, kind/name or a path, not {shortened(repr(value))}."
+    )
 
 
 Columns = dict[str, np.ndarray]

@@ -79,9 +79,7 @@ class Store:
 
     def run(self, command: str, *sources: "str | Path | Artifact", **settings: Any) -> "Artifact":
         """Same as `memlm.run`, in this store."""
-        words = [
-            source.reference if isinstance(source, Artifact) else str(source) for source in sources
-        ]
+        words = [reference_of(source) for source in sources]
         values = {name: plain(value) for name, value in settings.items()}
         with ConsoleReporter(command, soon=True):
             return _of_kind(self, run_command(command, words, {"store": self.path, **values}))

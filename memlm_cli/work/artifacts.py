@@ -292,13 +292,13 @@ def _row(
     artifact: Artifact, names: Mapping[str, list[str]], inputs: Mapping[str, set[str]]
 ) -> tuple[str, ...]:
     reference = artifact.reference
-    made = artifact.manifest.created[:16].replace("T", " ")
+    created = artifact.manifest.created[:16].replace("T", " ")
     # inputs of an input are not named: they show in its own row
     parents = set(inputs[reference])
     for parent in inputs[reference]:
         parents -= inputs.get(parent, set())
     artifact_names = ", ".join(names.get(reference, ()))
-    return reference, artifact_names, size(artifact.bytes), made, " ".join(sorted(parents))
+    return reference, artifact_names, size(artifact.bytes), created, " ".join(sorted(parents))
 
 
 def _summaries(artifacts: Iterable[Artifact], store: Store) -> list[dict[str, Any]]:

@@ -97,7 +97,7 @@ def _compare_matrices(a: Artifact, b: Artifact) -> tuple[Facts, str]:
 
 
 def _require_none(of: str, csv: Path | None, html: Path | None) -> None:
-    """Raises: UsageError if files are requested that only a comparison of two reports has."""
+    """Refuse files that only a comparison of two reports has. Raises: UsageError."""
     for option, path in {"--csv": csv, "--html": html}.items():
         if path is not None:
             raise UsageError(
@@ -130,7 +130,9 @@ def _means_over_seeds(references: list[str], confidence: float, store: Store) ->
 
 
 def _require_scores(report: Artifact) -> None:
-    """Raises: ArtifactError for a report without token scores, with the command that makes one."""
+    """Check that a report has token scores. Raises: ArtifactError, with the command that makes one
+    that has.
+    """
     if not has_scores(report):
         command = report_with_scores(report)
         raise ArtifactError(

@@ -61,7 +61,7 @@ def show_estimates(tasks: Sequence[Task], common: Common, takes: str = "") -> No
 
 
 def require_fit(tasks: Sequence[Task], common: Common) -> None:
-    """Raises: ResourceError if tasks are known to exceed the machine."""
+    """Check that no task is known to exceed the machine. Raises: ResourceError."""
     _require(_estimates(tasks, common)[1])
 
 

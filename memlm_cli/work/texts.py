@@ -118,7 +118,8 @@ def translate(
     for line in memory_lines(translator.reader.memories):
         say(f"translate: {line}")
 
-    lines = _Lines() if request.text is None else request.text.split("\n")
+    piped = _Lines()
+    lines = piped if request.text is None else request.text.split("\n")
     for translation in translator.translate(lines, request.attribute):
         if store_options.json:
             record = translation._asdict()
@@ -130,8 +131,8 @@ def translate(
         else:
             for token in translation.tokens or ():
                 answer(_translated_token(token))
-    if isinstance(lines, _Lines) and lines.error is not None:
-        raise lines.error
+    if piped.error is not None:
+        raise piped.error
 
 
 class _Lines:

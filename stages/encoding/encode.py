@@ -126,6 +126,10 @@ class SplitReader:
         """The same reader, whose strides are counted from a token; windows have none of their own."""
         return self
 
+    def quoted(self, split: str, start: int, stop: int) -> list[Any]:
+        """The passages of an open book before tokens [start, stop); none without a book."""
+        return []
+
     def encode(
         self, model: LanguageModel, split: str, start: int, stop: int, state: State = None
     ) -> Iterator[EncodedBlock]:

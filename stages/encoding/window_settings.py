@@ -12,7 +12,6 @@ from stages.artifacts.stage import Shard
 from stages.errors import UsageError
 from stages.examples.cutting import WindowSettings
 from stages.models.config import BackboneConfig, model_of
-from stages.models.layers.settings import remembers
 
 STATES_KEPT = 3
 """Maximum number of carried states on disk while a split is encoded: the current one, and those of
@@ -100,7 +99,7 @@ def _require_readable(
 
 def _no_long_memory(model: BackboneConfig, segment_length: int) -> str:
     """Why a model has no long memory whose length could be changed."""
-    if not remembers(model, segment_length):
+    if not model.remembers(segment_length):
         return "has no layer with a long memory"
     return (
         "has a memory whose size is settled in training (model.attention), so at test only --context and "

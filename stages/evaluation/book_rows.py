@@ -40,9 +40,9 @@ def with_rows_beside_book(
     stop = scored_range.lm.stop
     rows = []
     seconds = []
-    for beside in (book.closed, book.plain):
-        watch = Stopwatch(beside.device)
-        blocks = beside.encode(reader.model, split, start, stop)
+    for split_reader in (book.closed, book.plain):
+        watch = Stopwatch(split_reader.device)
+        blocks = split_reader.encode(reader.model, split, start, stop)
         lm = score_blocks(reader.model, blocks, hidden_rows=scored_range.counted)
         rows.append(scores_alone(reader.model, lm, counted))
         seconds.append(watch.lap())

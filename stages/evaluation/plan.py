@@ -322,8 +322,8 @@ def _unit_files(
         open_split(tokens.zarr("tokens.zarr"), job.config.split), breakdown.last_words
     )
     units = units_of(places, None, tokens.config.get("documents"))
-    beside = 0 if job.config.open_book is None else len(BESIDE_BOOK)
-    return UnitFiles(units, breakdown.outside, 1 + len(rows) + beside)
+    num_rows_of_book = 0 if job.config.open_book is None else len(BESIDE_BOOK)
+    return UnitFiles(units, breakdown.outside, 1 + len(rows) + num_rows_of_book)
 
 
 def _score_files(

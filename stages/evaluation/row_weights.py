@@ -160,9 +160,9 @@ class RowWeights:
         nats.
         """
         records = [self.record(part.key) for part in self.passes[0].parts]
-        return sum(record["tokens"] for record in records), sum(
-            record["plain_nll"] for record in records
-        )
+        tokens = sum(record["tokens"] for record in records)
+        nats = sum(record["plain_nll"] for record in records)
+        return tokens, nats
 
     def memories(self) -> list[list[dict[str, Any]]]:
         """The readings of every row, with their hyperparameters, the model alone first; JSON."""

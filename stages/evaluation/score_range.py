@@ -156,11 +156,11 @@ def _finite_numbers(values: np.ndarray) -> list[float | None]:
 
 def _measures(nll: Sequence[np.ndarray]) -> dict[str, Any]:
     """Sums of each row for measures of single tokens; empty if there is no such measure."""
-    sums = {
-        measure.name: [finite(float(measure.of_token(-row).sum())) for row in nll]
-        for measure in MEASURES.computed()
-        if measure.of_token is not None
-    }
+    sums = {}
+    for measure in MEASURES.computed():
+        if measure.of_token is not None:
+            of_rows = [float(measure.of_token(-row).sum()) for row in nll]
+            sums[measure.name] = [finite(total) for total in of_rows]
     return {"of_tokens": sums} if sums else {}
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stages.examples.batching import padded
 from stages.examples.cutting import Cutting
-from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples, HasTasks
+from stages.examples.examples import BATCH_TOKENS, Batch, Block, Examples
 from stages.examples.streams import Streams
 
 
@@ -26,9 +26,33 @@ class LabelledBatch(Batch):
     documents: np.ndarray
     """Numbers of the documents in the split, int64 [B]."""
 
+    def texts(self, room: int, eos: int) -> list[np.ndarray]:
+        """The tokens of each document without `<eos>`, at most `room`, and its question behind."""
+        assert self.mask is not None
+        texts = []
+        for row, is_counted in zip(self.targets.cpu(), self.mask.cpu(), strict=True):
+            text = row[is_counted].numpy()
+            texts.append(text[text != eos][:room])
+        return texts
+
+    def answers(self, of_labels: Sequence[Sequence[int]], longest: int) -> list[np.ndarray]:
+        """The tokens of each document's answer.
+
+        Args:
+            of_labels: tokens of the answer of each label.
+            longest: maximum tokens of an answer that a document has of its own.
+        """
+        return [np.array(of_labels[label]) for label in self.labels.tolist()]
+
+
+def labelled(batch: Batch) -> LabelledBatch:
+    """A batch of documents, which all methods for tasks read."""
+    assert isinstance(batch, LabelledBatch), "a method for tasks reads documents"
+    return batch
+
 
 @dataclass(frozen=True)
-class Documents(Examples, HasTasks):
+class Documents(Examples):
     """Example i is a document. Its inputs are `<eos>` and its tokens except the last, at most
     `cutting.context`.
 
@@ -109,6 +133,12 @@ class Documents(Examples, HasTasks):
         return Streams(self.ids, self.eos, self.cutting._replace(by_document=True), self.offsets)
 
 
+def documents_of(examples: Examples) -> Documents:
+    """The documents of a task, which all methods for tasks learn from."""
+    assert isinstance(examples, Documents), "a task has documents"
+    return examples
+
+
 class QuestionTokens(NamedTuple):
     """Tokens of a text, a question about it and the answer, int64 [n] each, without `<eos>` at the
     end.
@@ -133,6 +163,18 @@ class QuestionBatch(LabelledBatch):
     @property
     def scored(self) -> Tensor:
         return self.answerable
+
+    def texts(self, room: int, eos: int) -> list[np.ndarray]:
+        texts = []
+        for document in self.questions:
+            question = document.question[:room]
+            # The text is cut before its question is, which says what is asked of it.
+            text = document.text[: room - len(question)]
+            texts.append(np.concatenate((text, question)))
+        return texts
+
+    def answers(self, of_labels: Sequence[Sequence[int]], longest: int) -> list[np.ndarray]:
+        return [document.answer[:longest] for document in self.questions]
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,12 @@ class Examples(ABC):
         """Number of examples; tokens at the end of a split may belong to none."""
         return len(self.lengths)
 
+    def tasks(self) -> Sequence["Examples"]:
+        """The examples of each task, in the order of the names that the tokens' metrics give as
+        `tasks`; by default none belong to tasks.
+        """
+        return ()
+
     def documents_in(self, which: np.ndarray) -> np.ndarray:
         """Numbers of the documents that have tokens in the chosen examples [B], sorted, each once."""
         starts = self.starts(which)
@@ -170,16 +176,6 @@ class Task(NamedTuple):
 
     name: str
     examples: Examples
-
-
-class HasTasks(ABC):
-    """Examples that belong to tasks, which a stream presents one after another."""
-
-    @abstractmethod
-    def tasks(self) -> Sequence[Examples]:
-        """The examples of each task, in the order of the names that the tokens' metrics give as
-        `tasks`.
-        """
 
 
 @dataclass(frozen=True)
@@ -222,6 +218,5 @@ class Corpus:
         examples = self.examples(split, cutting)
         if order is None:
             return [Task(split, examples)]
-        assert isinstance(examples, HasTasks)
         of_task = dict(zip(self.names, examples.tasks(), strict=True))
         return [Task(name, of_task[name]) for name in order]

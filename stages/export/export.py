@@ -23,7 +23,6 @@ from stages.pages.lineage import Member, facts, lineage_of
 from stages.pages.source import read_sources, shared_remarks
 from stages.reports.measures import MEASURES
 from stages.text.files import file_digest
-from stages.text.huggingface import PretrainedTokenizer
 from stages.text.tokens import start_id
 
 CARD = "README.md"
@@ -33,7 +32,7 @@ listed, belongs to the user."""
 
 
 def check_export_folder(folder: Path) -> None:
-    """Raises: UsageError if an export may not replace what exists at a path."""
+    """Check that an export may replace what exists at a path. Raises: UsageError."""
     if not folder.parent.is_dir():
         raise UsageError(
             f"--output {folder}: there is no folder {folder.parent}; make it, or name another."
@@ -110,14 +109,8 @@ def write_tokenizer(tokens: Artifact, longest: int | None, folder: Path) -> None
         longest: maximum number of tokens that the model reads at once; None: unlimited.
     """
     tokenizer = tokenizer_of(tokens)
-    backend = tokenizer.huggingface()
+    backend = tokenizer.exported()
     eos = backend.id_to_token(tokenizer.eos_id)
-    if not isinstance(tokenizer, PretrainedTokenizer):
-        from tokenizers import processors
-
-        backend.post_processor = processors.TemplateProcessing(
-            single=f"{eos} $A", special_tokens=[(eos, tokenizer.eos_id)]
-        )
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": backend.id_to_token(start_id(tokens.metrics)),
@@ -233,8 +226,8 @@ def _results(reports: Sequence[Artifact], members: dict[str, Member]) -> list[st
         f"- {', '.join(of)}: {remark.text}" if of else f"- {remark.text}"
         for of, remark in shared_remarks(sources)
     ]
-    apart = "Rows with a memory were read by memlm: this folder holds the model alone."
-    memory = apart if any(row.memories for row in rows) else ""
+    note = "Rows with a memory were read by memlm: this folder holds the model alone."
+    memory = note if any(row.memories for row in rows) else ""
     return [part for part in ("## Results", _table(rows), memory, "\n".join(remarks)) if part]
 
 

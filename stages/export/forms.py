@@ -140,7 +140,7 @@ def _positions(config: TransformerConfig, requested: int | None, model: Artifact
 
 
 def _require_usual(config: TransformerConfig, name: str) -> None:
-    """Raises: UsageError, with the reason, for a model that GPT-2 cannot represent."""
+    """Check that GPT-2 can represent a model. Raises: UsageError, with the reason."""
     if config.cutoffs:
         raise UsageError(
             f"{name} has an adaptive softmax (model.cutoffs), and no model of transformers has: "

@@ -35,7 +35,8 @@ class Attribution:
         """`reader`: that of the session of the text."""
         self._reader = reader if text.stream is None else text.stream.reader
         self._text = text
-        self._contexts, self._entered = Contexts(self._reader), EnteredContexts(self._reader)
+        self._contexts = Contexts(self._reader)
+        self._entered = EnteredContexts(self._reader)
 
     def of(self, scored_range: ScoredRange, tokens: Sequence[int]) -> list[Attributed]:
         """Attribute the tokens at the first positions of a range; they are in the text already."""
@@ -47,16 +48,18 @@ class Attribution:
         for shares, read in self._reader.read_entries(scored_range):
             for row in range(len(shares.model)):
                 if done + row < number:
-                    entries[done + row], rows_of_entries[done + row] = read, row
+                    entries[done + row] = read
+                    rows_of_entries[done + row] = row
             done += len(shares.model)
         entered = self._entered.read(PASSAGE, start, tokens)
-        return [
-            Attributed(
-                *self._memories(entries[place], rows_of_entries[place], token, start + place),
-                [context for context in entered[place] if context.right],
+        result = []
+        for position, token in enumerate(tokens):
+            memories = self._memories(
+                entries[position], rows_of_entries[position], token, start + position
             )
-            for place, token in enumerate(tokens)
-        ]
+            right = [context for context in entered[position] if context.right]
+            result.append(Attributed(*memories, right))
+        return result
 
     def _memories(
         self, entries: Sequence[ReadEntries], row: int, token: int, place: int

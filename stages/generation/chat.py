@@ -5,7 +5,6 @@ from typing import Any
 
 from stages.errors import DataError, UsageError
 from stages.inspection.reading import MemoryReader
-from stages.models.backbones.window_configs import HuggingFaceConfig
 
 Message = Mapping[str, str]
 """A message of a conversation: `role` (system, user, assistant) and `content`."""
@@ -17,8 +16,7 @@ def chat_ids(reader: MemoryReader, messages: Sequence[Message]) -> list[int]:
     Raises: UsageError for a model that has no template; DataError for a conversation that its
         template refuses.
     """
-    config = reader.range_reader.model.config
-    chat = config.chat if isinstance(config, HuggingFaceConfig) else None
+    chat = reader.range_reader.model.config.conversations
     if chat is None:
         model = reader.read["model"].reference
         raise UsageError(

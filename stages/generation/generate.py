@@ -20,7 +20,6 @@ from stages.generation.stopping import StoppedText
 from stages.inspection.reading import MemoryReader, load_reader
 from stages.inspection.request import Request, Resolved, find
 from stages.lineage.indexes import EXACT
-from stages.models.backbones.window_configs import ImportedConfig
 from stages.models.config import model_of
 
 
@@ -200,13 +199,9 @@ def stops_at_end(reader: MemoryReader, request: GenerationRequest) -> bool:
     """Whether a text ends where the model ends it."""
     if request.stop_at_eos is not None:
         return request.stop_at_eos
-    return isinstance(reader.range_reader.model.config, ImportedConfig)
+    return reader.range_reader.model.config.ends_texts
 
 
 def ends_of(reader: MemoryReader) -> frozenset[int]:
     """Tokens that end a text: `<eos>`, and those that an imported model names as its own."""
-    config = reader.range_reader.model.config
-    architecture = config.architecture if isinstance(config, ImportedConfig) else {}
-    eos = architecture.get("eos_token_id")
-    named = eos if isinstance(eos, list) else [eos]
-    return frozenset({reader.text.eos, *(id for id in named if isinstance(id, int))})
+    return reader.range_reader.model.config.end_tokens | {reader.text.eos}

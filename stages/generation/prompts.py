@@ -56,8 +56,8 @@ def _record(path: Path, number: int, line: str, is_chat: bool) -> PromptRecord:
         return PromptRecord(fields, fields["messages"], is_chat)
     prompt = fields.get("prompt")
     if not isinstance(prompt, str):
-        wanted = '"prompt" or "messages"' if is_chat else '"prompt"'
-        raise DataError(f"{where} has no {wanted}, which is what to go on from.")
+        names = '"prompt" or "messages"' if is_chat else '"prompt"'
+        raise DataError(f"{where} has no {names}, which is what to go on from.")
     try:
         prompt.encode()
     except UnicodeEncodeError:

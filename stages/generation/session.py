@@ -228,10 +228,12 @@ class TextSession:
         if number:
             earlier = encoding.positions(stop=number)
             self._remember_as(text, earlier, text.passage.ids[text.past.start : place].tolist())
-        own = encoding.positions(start=number)
-        positions = self._positions(text, place, own, [*draft, ANY])
+        of_text = encoding.positions(start=number)
+        positions = self._positions(text, place, of_text, [*draft, ANY])
         assert self._mixer is not None
-        text.latest = _OpenPositions(self._mixer.unscored(place, own, positions.targets), before)
+        text.latest = _OpenPositions(
+            self._mixer.unscored(place, of_text, positions.targets), before
+        )
         return positions
 
     def _positions(

@@ -25,7 +25,6 @@ from stages.inspection.request import PASSAGE, Passage, Request, find
 from stages.lineage.corpus import token_text
 from stages.models.config import model_of
 from stages.numbers import joined
-from stages.open_book.reader import BookReader
 from stages.retrieval.book_input import BOOK
 from stages.retrieval.hyperparameters import memory_words
 from stages.retrieval.scored_range import ScoredRange
@@ -145,14 +144,14 @@ def inspect_text(request: Request, store: Store, text: str, contexts: int) -> In
         contexts: maximum number of contexts for a token.
     Raises: UsageError if the text has no token, or the model cannot read a text without its source.
     """
-    found = find(request, store, None)
-    if model_of(found.read["model"]).reads.source:
+    resolved = find(request, store, None)
+    if model_of(resolved.read["model"]).reads.source:
         raise UsageError(
-            f"{found.read['model'].reference} translates, and reads no text without its source: inspect pairs of a "
+            f"{resolved.read['model'].reference} translates, and reads no text without its source: inspect pairs of a "
             "split (--position N), or use memlm translate --attribute."
         )
-    _require_token(token_text(found.read["tokens"]).ids(text))
-    return inspect_passage(load_reader(found, request), text, contexts)
+    _require_token(token_text(resolved.read["tokens"]).ids(text))
+    return inspect_passage(load_reader(resolved, request), text, contexts)
 
 
 def inspect_passage(reader: MemoryReader, text: str, contexts: int) -> Inspected:
@@ -201,8 +200,8 @@ def inspect_passages(
     """Read passages [start, stop) of a split with one model, cut at the end of the split; see
     `inspect_split`.
     """
-    found = find(request, store, split)
-    tokens = found.read["tokens"]
+    resolved = find(request, store, split)
+    tokens = resolved.read["tokens"]
     total = int(tokens.metrics["splits"][split]["tokens"])
     for start, _ in passages:
         if not 0 <= start < total:
@@ -210,15 +209,15 @@ def inspect_passages(
                 f"--position {start} is not in {split}, which has tokens 0 to {total - 1}."
             )
     group = tokens.zarr("tokens.zarr")
-    reader = load_reader(found, request)
+    reader = load_reader(resolved, request)
     for start, stop in passages:
         yield _inspected(reader, split, group, start, min(stop, total), contexts)
 
 
 def _inspected(
-    reader: MemoryReader, split: str, own: Any, start: int, stop: int, most: int
+    reader: MemoryReader, split: str, arrays: Any, start: int, stop: int, max_passages: int
 ) -> Inspected:
-    """Inspect tokens [start, stop) of a split whose arrays are `own`."""
+    """Inspect tokens [start, stop) of a split whose arrays these are."""
     carried = reader.carried(split, start)
     with LookUps(reader.range_reader.model) as look_ups:
         result = reader.read_range(split, start, stop, carried, probed=True)
@@ -226,10 +225,10 @@ def _inspected(
         reader.range_reader, result, [] if reader.policy is None else [reader.policy]
     )
     ids = scores.targets.tolist()
-    here = SplitText.of(own, split, reader.text)
-    read = _read_memory(reader, result.scored_range, here, most)
+    here = SplitText.of(arrays, split, reader.text)
+    read = _read_memory(reader, result.scored_range, here, max_passages)
     near = EnteredContexts(reader).read(split, start, ids)
-    looked_up = look_ups.read(start, own[f"{split}/ids"], len(ids), here, most)
+    looked_up = look_ups.read(start, arrays[f"{split}/ids"], len(ids), here, max_passages)
     views = []
     for row, (id, text, (shares, contexts)) in enumerate(
         zip(ids, reader.text.pieces(ids), read, strict=True)
@@ -238,7 +237,9 @@ def _inspected(
         final = scores.final.log_p[row]
         alone = scores.final.columns["log_p_mem"][row] if scores.rows else ()
         columns = [
-            column for seen in scores.observations.values() for column in seen.columns.items()
+            column
+            for observation in scores.observations.values()
+            for column in observation.columns.items()
         ]
         views.append(
             TokenView(
@@ -255,7 +256,7 @@ def _inspected(
                 ],
                 columns={name: float(column[row]) for name, column in columns},
                 contexts=contexts,
-                entered=near[row][:most],
+                entered=near[row][:max_passages],
                 looked_up=looked_up[row],
             )
         )
@@ -275,12 +276,12 @@ def _inspected(
 
 def _passages(reader: MemoryReader, split: str, start: int, stop: int) -> list[PassageView]:
     """The passages of an open book before tokens [start, stop) of a split; none without a book."""
-    book = reader.range_reader.split_reader
-    if not isinstance(book, BookReader):
+    passages = reader.range_reader.split_reader.quoted(split, start, stop)
+    if not passages:
         return []
     text = reader.text_of(BOOK.role)
     views = []
-    for passage in book.quoted(split, start, stop):
+    for passage in passages:
         source = text.at(passage.begin)
         quoted = "".join(text.pieces(passage.begin, passage.end))
         view = PassageView(
@@ -291,7 +292,7 @@ def _passages(reader: MemoryReader, split: str, start: int, stop: int) -> list[P
 
 
 def _read_memory(
-    reader: MemoryReader, scored_range: ScoredRange, here: SplitText, most: int
+    reader: MemoryReader, scored_range: ScoredRange, here: SplitText, max_contexts: int
 ) -> Iterator[tuple[list[float], list[Context]]]:
     """For each token, every memory's share of the final distribution, and the contexts with the
     largest shares.
@@ -304,7 +305,12 @@ def _read_memory(
             yield (
                 parts,
                 contexts.best(
-                    entries, row, int(scored.targets[place]), scored.start + place, here, most
+                    entries,
+                    row,
+                    int(scored.targets[place]),
+                    scored.start + place,
+                    here,
+                    max_contexts,
                 ),
             )
             place += 1

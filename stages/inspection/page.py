@@ -71,20 +71,20 @@ def choose_passages(report: Artifact, kinds: Sequence[str], each: int, length: i
     return passages
 
 
-def heaviest(values: np.ndarray, most: int, length: int) -> list[tuple[int, float]]:
+def heaviest(values: np.ndarray, max_rows: int, length: int) -> list[tuple[int, float]]:
     """Starts and sums of the windows with the largest sums above 0, the largest first, without
     overlap.
 
     Args:
         values: float [T]; `length` is at most T.
 
-    >>> heaviest(np.array([0.0, 3, 1, 0, 0, 2, 0]), most=3, length=2)
+    >>> heaviest(np.array([0.0, 3, 1, 0, 0, 2, 0]), max_rows=3, length=2)
     [(1, 4.0), (4, 2.0)]
     """
     totals = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
     sums = totals[length:] - totals[:-length]
     chosen: list[tuple[int, float]] = []
-    while len(chosen) < most and sums.size:
+    while len(chosen) < max_rows and sums.size:
         start = int(np.argmax(sums))
         if not sums[start] > 0:
             break

@@ -182,7 +182,9 @@ class Resolved:
 
 
 def _require_no_report(reference: str, store: Store) -> None:
-    """Raises: UsageError for a report, which says how a model is read, and is named as --report."""
+    """Refuse a report as the source: it says how a model is read, and is named as --report. Raises:
+    UsageError.
+    """
     if store.open(reference).kind == "report":
         raise UsageError(
             f"{reference} is a report: name it as --report {reference}, and its model is read as it was."

@@ -81,7 +81,7 @@ class PassageSettings(Settings):
     """Retrieved contexts shown for each token."""
 
     def check(self) -> None:
-        """Raises: UsageError unless exactly one passage, or way to choose some, is named."""
+        """Check that exactly one passage, or way to choose some, is named. Raises: UsageError."""
         ways = {"--text": self.text, "--position": self.position, "--select": self.select}
         named = [option for option, value in ways.items() if value is not None]
         if len(named) != 1:

@@ -33,7 +33,7 @@ def corpus_of(encoder: Artifact, references: Mapping[str, Any], store: Store) ->
 
 
 def require_same_tokenizer(training_tokens: Artifact, tokens: Artifact, encoder: Artifact) -> None:
-    """Raises: ArtifactError unless ids mean the same in both tokens artifacts."""
+    """Check that ids mean the same in both tokens artifacts. Raises: ArtifactError."""
     if tokenizer_digest(training_tokens) != tokenizer_digest(tokens):
         raise ArtifactError(
             f"{tokens.reference} was tokenized differently from what {encoder.reference} was trained "
@@ -89,7 +89,9 @@ def array_digests(tokens: Artifact, name: str) -> dict[str, str]:
 
 
 def require_split(tokens: Artifact, split: str) -> None:
-    """Raises: ArtifactError, with the remedy, if the tokens lack this split, or it is empty."""
+    """Check that tokens have a split, and that it is not empty. Raises: ArtifactError, with the
+    remedy.
+    """
     splits = tokens.metrics["splits"]
     making = tokens.advise("tokenize", "--tokenizer", tokens.reference, f"--{split}", "FILE")
     if split not in splits:
@@ -147,7 +149,9 @@ def require_scoring(model: Artifact) -> Artifact:
 
 
 def require_sources(model: BackboneConfig, tokens: Artifact) -> None:
-    """Raises: ArtifactError for a translation model with text of one language, or the reverse."""
+    """Check that a translation model gets pairs, and another model text of one language. Raises:
+    ArtifactError.
+    """
     kind = tokens.metrics.get("examples", STREAMS)
     if model.reads.source and not EXAMPLES.settings(kind).source:
         raise ArtifactError(
@@ -162,7 +166,7 @@ def require_sources(model: BackboneConfig, tokens: Artifact) -> None:
 
 
 def require_key(model: Artifact, key: str) -> None:
-    """Raises: UsageError if a model lacks the representation for searching memory."""
+    """Check that a model has the representation for searching memory. Raises: UsageError."""
     config = model_of(model)
     if key not in config.reads.keys:
         raise UsageError(

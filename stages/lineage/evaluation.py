@@ -91,8 +91,8 @@ def artifacts_read(
 
 
 def require_same_scored(baseline: Artifact, tokens: Artifact, split: str, score: str) -> None:
-    """Raises: ArtifactError unless the report `baseline` scores the same tokens, so that rows are
-    comparable.
+    """Check that the report `baseline` scores the same tokens, so that rows are comparable. Raises:
+    ArtifactError.
     """
     scored = baseline.input("tokens")
     same = tokenizer_digest(scored) == tokenizer_digest(tokens)

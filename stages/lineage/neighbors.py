@@ -103,7 +103,9 @@ def _leak(split: str, scored: bool, datastore: Artifact, neighbors: Artifact | N
 
 
 def require_some(neighbors: Artifact, split: str) -> None:
-    """Raises: ArtifactError, with the remedy, if no token of a split has a neighbour to learn from."""
+    """Check that a token of a split has a neighbour to learn from. Raises: ArtifactError, with the
+    remedy.
+    """
     if neighbors.metrics["splits"][split]["missing"] < 1:
         return
     exclude = neighbors.config["exclude"]

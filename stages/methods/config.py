@@ -155,6 +155,24 @@ class MethodSettings(Settings):
         Raises: UsageError if the method would do nothing of its own.
         """
 
+    @property
+    def draw_size(self) -> int:
+        """Most documents of a draw from memory; 0: it draws none."""
+        return 0
+
+    def draws(self, updates: int, size: int) -> int:
+        """Number of draws from memory in some updates of `size` examples of the stream."""
+        return 0
+
+    def cautions(self, batch: int, accumulate: int) -> list[str]:
+        """Warnings about settings that are legal, but seldom meant; by default none.
+
+        Args:
+            batch: examples of a forward batch.
+            accumulate: forward batches of an update.
+        """
+        return []
+
     def fitted(self, inputs: "Inputs") -> Self:
         """The settings with what follows from the artifacts filled in; by default nothing does."""
         return self

@@ -190,10 +190,11 @@ class Method(ABC, Generic[S]):
     # The loss
 
     @abstractmethod
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
+    def loss(self, model: LanguageModel, batch: Any, carried: Carried) -> Loss:
         """Compute the loss of a batch, with the auxiliary losses of its encodings; see `Loss.of`.
 
         Args:
+            batch: what `batch` of this method made; a method names its own kind of batch.
             carried: state after the previous batch, constant unless the update keeps its graph;
                 empty at the start of streams.
         """

@@ -228,6 +228,8 @@ class SpalmConfig(MethodSettings):
 
 
 Positive = Annotated[int, Field(gt=0)]
+FEW_NEIGHBORS = 8
+"""Neighbours that give a distribution; with fewer it is nearly one token."""
 
 
 class DistilledConfig(MethodSettings):
@@ -245,6 +247,15 @@ class DistilledConfig(MethodSettings):
     """Neighbours of a position that give its distribution, the best of those stored; None: all."""
     temperature: Annotated[float, Field(gt=0)] | Literal["tune"] = "tune"
     """τ: distances are divided by it; `tune`: the best on 10,000 positions of train."""
+
+    def cautions(self, batch: int, accumulate: int) -> list[str]:
+        """A warning if labels come from so few neighbours that they are nearly one token."""
+        if self.k is None or self.k >= FEW_NEIGHBORS:
+            return []
+        return [
+            f"labels come from {self.k} neighbours of a token, so they are nearly one token (in the paper 1,024). Find "
+            "more: memlm precompute-neighbors --k 256"
+        ]
 
     def fitted(self, inputs: "Inputs") -> Self:
         if not self.alpha:

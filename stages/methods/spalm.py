@@ -45,8 +45,7 @@ class Spalm(Method[SpalmConfig]):
         batch = examples.batch(which)
         return NeighborBatch.of(batch, neighbor_tokens=self._neighbor_tokens(TRAIN, batch.places))
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
-        assert isinstance(batch, NeighborBatch)
+    def loss(self, model: LanguageModel, batch: NeighborBatch, carried: Carried) -> Loss:
         encoding = model.read(batch, carried.state)
         neighbors = batch.neighbor_tokens.flatten(0, 1)  # [B · L, k]
         if model.training:

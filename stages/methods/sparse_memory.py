@@ -81,11 +81,10 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         }
 
         name_of_table = {id(table): name for name, table in self._tables.items()}
-        for module in model.modules():
-            if isinstance(module, HasSlots):
-                module.lookup.eval()  # statistics of queries stay those of the earlier text
-                name = name_of_table[id(module.table)]
-                module.lookup.register_forward_hook(self._counter(name))
+        for layer in _layers(model):
+            layer.lookup.eval()  # statistics of queries stay those of the earlier text
+            name = name_of_table[id(layer.table)]
+            layer.lookup.register_forward_hook(self._counter(name))
 
     def _counter(self, name: str) -> Any:
         """A hook that counts which slots of a table are read."""
@@ -164,8 +163,13 @@ class SparseMemory(LanguageModeling[SparseMemoryConfig]):
         self._batches_with = dict(state)
 
 
+def _layers(model: LanguageModel) -> list[HasSlots]:
+    """The layers that read slots."""
+    return [module for module in model.modules() if isinstance(module, HasSlots)]
+
+
 def _tables(model: LanguageModel) -> dict[str, nn.Parameter]:
     """Values of slots by name; values shared by layers appear once."""
     # by identity, since `==` of tensors compares their elements
-    tables = {id(module.table) for module in model.modules() if isinstance(module, HasSlots)}
+    tables = {id(layer.table) for layer in _layers(model)}
     return {name: weight for name, weight in model.named_parameters() if id(weight) in tables}

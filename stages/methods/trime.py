@@ -132,8 +132,7 @@ class Trime(InBatch[TrimeConfig]):
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> MemoryBatch:
         return MemoryBatch.of(examples.batch(which), plain=self.is_plain(index))
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
-        assert isinstance(batch, MemoryBatch)
+    def loss(self, model: LanguageModel, batch: MemoryBatch, carried: Carried) -> Loss:
         targets = batch.targets
 
         def earlier_positions(keys: Tensor) -> Memory:
@@ -201,11 +200,10 @@ class TrimeLong(InBatch[TrimeLongConfig]):
             back = np.full(batch.targets.shape, np.iinfo(np.int64).max)
         return LongBatch.of(batch, plain=self.is_plain(index), back=torch.from_numpy(back))
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
+    def loss(self, model: LanguageModel, batch: LongBatch, carried: Carried) -> Loss:
         """Compute the loss; the carried past is the keys [B, P, d] and values [B, P] of the latest
         segments.
         """
-        assert isinstance(batch, LongBatch)
         encoding = model.read(batch, carried.state)
         layout = self.layout(model.config)
         chained = partial(_chained, batch, past=carried.past, together=layout.rows_together)
@@ -327,8 +325,7 @@ class TrimeExt(InBatch[TrimeExtConfig]):
             examples.batch(which), plain=self.is_plain(index), local=torch.from_numpy(local)
         )
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
-        assert isinstance(batch, ExtBatch)
+    def loss(self, model: LanguageModel, batch: ExtBatch, carried: Carried) -> Loss:
         encoding = model.read(batch)
         memory_of = partial(self._of_others, batch)
         return Loss.of(self.joint_loss(model, batch, encoding, memory_of), encoding)

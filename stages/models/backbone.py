@@ -137,6 +137,12 @@ class Backbone(nn.Module, ABC):
         """
         return self.read(inputs).state
 
+    def compiled_parts(self) -> Sequence[nn.Module]:
+        """Modules that are worth compiling, for batches of one shape; the backbone itself may be
+        one. By default there are none.
+        """
+        return ()
+
     def forward(self, inputs: Inputs) -> Encoding:
         """Call `read`, so that torch's hooks and compiler apply."""
         return self.read(inputs)
@@ -201,11 +207,3 @@ class EmbedsTexts(ABC):
     @abstractmethod
     def embed(self, inputs: Inputs) -> Tensor:
         """Vectors of documents with a mask, [B, k]."""
-
-
-class Compilable(ABC):
-    """Interface of a backbone that benefits from compilation."""
-
-    @abstractmethod
-    def compiled_parts(self) -> Sequence[nn.Module]:
-        """Modules to compile, for batches of one shape; the backbone itself may be one."""

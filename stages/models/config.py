@@ -149,6 +149,15 @@ class Reads(NamedTuple):
     """Whether it writes a translation token by token, from the state of `ReadsSource.begin`."""
 
 
+class ChatSettings(Settings):
+    """The form in which a model reads conversations."""
+
+    template: str
+    """Jinja template of its tokenizer."""
+    tokens: dict[str, str] = Field(default_factory=dict)
+    """Special tokens that the template may name: `bos_token`, `eos_token`."""
+
+
 class BackboneConfig(NeighborSettings, VocabularyConfig):
     """Settings of a model: of its vocabulary and its backbone. Each backbone has a subclass, named
     by `backbone`.
@@ -192,6 +201,30 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
         attention: Any = getattr(self, "attention", None)
         return Lengths(getattr(self, "mem_length", None), getattr(attention, "long_length", None))
 
+    def layer_settings(self, place: str) -> Any | None:
+        """Settings of the layer that is chosen for a place of the blocks; None: nothing is chosen."""
+        return None
+
+    def blocks_with(self, place: str) -> tuple[int, ...]:
+        """Blocks, counted from 1, that have the chosen layer at a place."""
+        return ()
+
+    @property
+    def host_table(self) -> tuple[int, int]:
+        """Rows and width of the tables of all blocks that stay in the host's memory."""
+        return 0, 0
+
+    def remembers(self, context: int) -> bool:
+        """Whether attention layers have memory besides cached inputs, for segments of `context`
+        inputs.
+        """
+        return False
+
+    @property
+    def learns_to_write(self) -> bool:
+        """Whether what writes memory learns from the segments that come later in an update."""
+        return False
+
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """Arrays in the state of one stream that is read in segments of `context` inputs, by name;
         maximum sizes.
@@ -233,6 +266,21 @@ class BackboneConfig(NeighborSettings, VocabularyConfig):
     def longest_written(self) -> int | None:
         """Inputs of the windows in which it writes text; None: as many as in training."""
         return None
+
+    @property
+    def conversations(self) -> ChatSettings | None:
+        """The form in which it reads conversations; None: it was not trained on any."""
+        return None
+
+    @property
+    def ends_texts(self) -> bool:
+        """Whether it learned to end a text that it writes."""
+        return False
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """Tokens that end a text, besides `<eos>`."""
+        return frozenset()
 
     @property
     def pools(self) -> bool:

@@ -24,11 +24,19 @@ Pool = Literal["mean", "last", "first"]
 """Pooling of the hidden states of an example to one vector: their mean, the last, or the first."""
 
 
-class ClassifierSettings(Settings):
-    """A softmax over labels; all labels are known in advance."""
+class HeadSettings(Settings):
+    """Settings of a registered head, which the field `name` selects."""
 
     reads_frozen: ClassVar[bool] = False
     """Whether the model has a frozen copy of itself, which the head reads."""
+    writes_answers: ClassVar[bool] = False
+    """Whether an answer is written, in tokens of the vocabulary."""
+    marks_spans: ClassVar[bool] = False
+    """Whether an answer is a span of the text."""
+
+
+class ClassifierSettings(HeadSettings):
+    """A softmax over labels; all labels are known in advance."""
 
     name: Literal["classifier"] = "classifier"
     labels: Annotated[int, Field(gt=0, lt=2**31)]
@@ -52,10 +60,10 @@ class ModulatedSettings(ClassifierSettings):
     name: Literal["modulated"] = "modulated"  # type: ignore[assignment]
 
 
-class LanguageSettings(Settings):
+class LanguageSettings(HeadSettings):
     """Answers in tokens of the vocabulary: a label is a few tokens after `<ans>`."""
 
-    reads_frozen: ClassVar[bool] = False
+    writes_answers: ClassVar[bool] = True
 
     name: Literal["language"] = "language"
     answers: tuple[tuple[int, ...], ...]
@@ -79,11 +87,11 @@ class LanguageSettings(Settings):
         return self.longest or max(map(len, self.answers), default=0)
 
 
-class SpanSettings(Settings):
+class SpanSettings(HeadSettings):
     """Two softmaxes over the positions of the text, one for the start of the answer, and one for
     its end.
     """
 
-    reads_frozen: ClassVar[bool] = False
+    marks_spans: ClassVar[bool] = True
 
     name: Literal["span"] = "span"

@@ -18,7 +18,6 @@ from stages.models.language_model import (
     parameter_count,
     unfilled_model,
 )
-from stages.models.layers.settings import AttentionConfig
 
 
 def load_model(
@@ -49,7 +48,7 @@ def load_model(
         config = config.reading(windows)
     with content_of(weights, SafetensorError):
         # tables that stay on the host may be larger than the device
-        on_host = isinstance(config, AttentionConfig) and any(config.lookup.host_table)
+        on_host = any(config.host_table)
         tensors = load_file(weights, device="cpu" if on_host else str(device))
     # The model is built only if the file has enough weights, because invalid settings may name
     # millions of layers.

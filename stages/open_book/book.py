@@ -65,8 +65,8 @@ class Book:
             choice = KeyChoice(external, passages)
         else:
             choice = Bm25Choice.of(ids, passages, int(artifact.metrics["vocabulary_size"]))
-        own = dict.fromkeys(BOOK.own_splits(artifact, scored), offsets)
-        return cls(settings, ids, passages, choice, own, exclude)
+        offsets_of_splits = dict.fromkeys(BOOK.own_splits(artifact, scored), offsets)
+        return cls(settings, ids, passages, choice, offsets_of_splits, exclude)
 
     def open_at(
         self, reader: SplitReader, split: str, windows: Sequence[Window], starts: np.ndarray

@@ -136,5 +136,5 @@ class KeyChoice(PassageChoice):
             # The corpus may be another than the encoder's: one whose future was changed.
             encoder = replace(encoder, reader=replace(encoder.reader, corpus=corpus))
             keys = search_keys(encoder.encode(split, start, stop, None).keys)
-        found = retrieval.find(split, start, stop, keys)
-        return np.asarray(found.ids[:, :HITS], np.int64)
+        neighbors = retrieval.find(split, start, stop, keys)
+        return np.asarray(neighbors.ids[:, :HITS], np.int64)

@@ -81,8 +81,8 @@ def _require_room(settings: OpenBook, artifact: Artifact, windows: WindowSetting
     context = windows.context
     room = settings.room
     if 2 * room > context:
-        most = context // 2 // settings.passages
-        fewer = f"--set open_book.passage={most}" if most else "--open-book-passages 1"
+        max_tokens = context // 2 // settings.passages
+        fewer = f"--set open_book.passage={max_tokens}" if max_tokens else "--open-book-passages 1"
         longest = model_of(artifact).reads.longest_context
         wider = ""
         if longest is None or longest >= 2 * room:

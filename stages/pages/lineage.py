@@ -90,7 +90,9 @@ def find_reports(
             everything = artifact.store.artifacts()
             made_from_it = descendants(artifact.reference, everything)
             reports = [
-                one for one in everything if one.kind in RESULTS and one.reference in made_from_it
+                descendant
+                for descendant in everything
+                if descendant.kind in RESULTS and descendant.reference in made_from_it
             ]
         if not reports:
             raise ArtifactError(

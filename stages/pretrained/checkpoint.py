@@ -185,7 +185,7 @@ def as_read(
 
 
 def require_all(location: Location, missing: list[str]) -> None:
-    """Raises: DataError if weights that are needed are missing."""
+    """Check that all weights that are needed are there. Raises: DataError."""
     if missing:
         raise DataError(
             f"{location.spec} lacks weights that its settings ask for: {', '.join(missing[:3])}."

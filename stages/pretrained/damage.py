@@ -95,7 +95,7 @@ def require_sizes(location: Location, settings: Any) -> None:
 
 
 def require_parameters(location: Location, parameters: int) -> None:
-    """Raises: DataError for a model larger than its files can hold, even quantized."""
+    """Check that files can hold a model of this size, even quantized. Raises: DataError."""
     stored_bytes = _weight_bytes(location)
     if parameters > WEIGHTS_A_BYTE * stored_bytes:
         raise DataError(

@@ -157,7 +157,7 @@ class Location:
         return bool(self.files(("tokenizer.json",)))
 
     def require_tokenizer(self) -> None:
-        """Raises: DataError if there is no readable tokenizer."""
+        """Check that there is a readable tokenizer. Raises: DataError."""
         if not any(self.folder.iterdir()):
             raise DataError(
                 f"{self.spec} is an empty folder; expected the tokenizer.json of a pretrained model."
@@ -262,7 +262,9 @@ def digest(file: Path) -> str:
 
 
 def _checked(location: Location) -> Location:
-    """Raises: DataError if the settings of a folder name code that would have to be run."""
+    """The location, if it can be read without code of its own. Raises: DataError if its settings
+    name code that would have to be run.
+    """
     for file in location.files(("config.json", "tokenizer_config.json")):
         if "auto_map" in _json_object(file):
             raise DataError(
@@ -293,7 +295,7 @@ def _json_object(file: Path) -> dict[str, Any]:
 
 
 def require_extra() -> None:
-    """Raises: UsageError, naming the extra, if transformers is not installed."""
+    """Check that transformers is installed. Raises: UsageError, naming the extra."""
     from importlib.util import find_spec
 
     if find_spec("transformers") is None:
@@ -322,8 +324,8 @@ def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
     if not sys.stderr.isatty():
         disable_progress_bars()
     repository, _, revision = name.partition("@")
-    wanted = f"{repository} --revision {revision}" if revision else repository
-    by_hand = f"download it elsewhere (hf download {wanted} --local-dir FOLDER), copy FOLDER here, and name FOLDER"
+    source = f"{repository} --revision {revision}" if revision else repository
+    by_hand = f"download it elsewhere (hf download {source} --local-dir FOLDER), copy FOLDER here, and name FOLDER"
     with hub_errors(f"hf:{name}", by_hand):
         folder = Path(
             snapshot_download(
@@ -333,7 +335,7 @@ def fetch(name: str, files: Sequence[str], commit: str | None = None) -> Path:
     if not folder.is_dir():
         raise DataError(
             f"hf:{name} holds no model or tokenizer that transformers reads: it has neither config.json nor "
-            f"tokenizer.json. A GGUF file is named by itself: hf download {wanted} FILE.gguf --local-dir FOLDER."
+            f"tokenizer.json. A GGUF file is named by itself: hf download {source} FILE.gguf --local-dir FOLDER."
         )
     return folder
 

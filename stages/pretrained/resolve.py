@@ -63,7 +63,7 @@ def checkpoint_of(inputs: Inputs) -> Location:
 
 
 def _require_own_tokens(model: BackboneConfig, location: Location, tokens: Artifact) -> None:
-    """Raises: ArtifactError unless the tokens are those of the model's own tokenizer."""
+    """Check that tokens are those of the model's own tokenizer. Raises: ArtifactError."""
     is_same = tokens.metrics["tokenizer"] == PretrainedTokenizer.kind
     is_same = is_same and tokens.metrics["vocabulary_size"] <= (model.vocab_size or 0)
     if is_same:

@@ -145,7 +145,7 @@ def _transformer_settings(location: Location) -> dict[str, Any]:
 
 
 def _require_plain_texts(location: Location, transformer: dict[str, Any]) -> None:
-    """Raises: DataError if texts are changed before they reach the tokenizer."""
+    """Check that texts reach the tokenizer unchanged. Raises: DataError."""
     if transformer.get("do_lower_case"):
         raise DataError(
             f"{location.spec} is given texts in lower case (sentence_bert_config.json: do_lower_case), which its "

@@ -258,5 +258,6 @@ class Encodings:
         """
         if self._stay and batch is not self._batch:
             with torch.no_grad():
-                self._batch, self._encoding = batch, self._model.read(batch)
+                self._encoding = self._model.read(batch)
+            self._batch = batch
         return self._encoding

@@ -58,14 +58,14 @@ class EpisodesWork(ShardedWork[EpisodesConfig, ShardPlan[Shard], DocumentEncoder
         output = ShardOutput(job.folder)
         inside = keys.rows(number)
         rows = np.arange(inside.start, inside.stop)
-        found = document_keys(
+        of_documents = document_keys(
             resources.model, resources.documents, rows, config.pool, config.normalize
         )
-        if not np.isfinite(found).all():
+        if not np.isfinite(of_documents).all():
             raise ArtifactError(
                 f"Keys of {job.inputs['encoder'].reference} are not finite numbers: train it again."
             )
-        output.write(keys, number, found)
+        output.write(keys, number, of_documents)
         output.write(
             labels, number, resources.documents.labels[inside.start : inside.stop].astype(np.int32)
         )

@@ -154,7 +154,7 @@ def plan_stream(config: EvaluateTasksConfig, model: Artifact, tokens: Artifact) 
         for start in range(0, count, size)
     ]
     return replace(
-        plan, shards=[*(replace(one, phase="tune") for one in tries), *plan.shards], tuned=count
+        plan, shards=[*(replace(shard, phase="tune") for shard in tries), *plan.shards], tuned=count
     )
 
 

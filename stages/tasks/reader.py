@@ -16,7 +16,7 @@ from torch import Tensor
 from stages.artifacts.artifact import Artifact
 from stages.errors import ArtifactError, UsageError
 from stages.examples.cutting import WindowSettings
-from stages.examples.documents import Documents, LabelledBatch
+from stages.examples.documents import Documents, LabelledBatch, documents_of
 from stages.examples.examples import BATCH_TOKENS, Corpus
 from stages.methods import METHODS
 from stages.methods.config import MEMORY_FILE, MethodSettings, after_file
@@ -24,7 +24,7 @@ from stages.methods.stream.elle import prompted
 from stages.methods.stream.spelled import Spelling
 from stages.methods.stream.spelled import answers as written_answers
 from stages.models.config import model_of
-from stages.models.head_settings import LanguageSettings, Pool, SpanSettings
+from stages.models.head_settings import LanguageSettings, Pool
 from stages.models.heads import best_spans, pooled
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model, start_from
@@ -151,7 +151,7 @@ class StreamReader:
         nats = 0.0
         tokens = 0
         head = self.model.config.head
-        assert isinstance(head, LanguageSettings)
+        assert head is not None, "a model of text has one, too"
         for batch in document_batches(examples.of(examples.chosen[which]), self.device):
             if self._artifact.config["memory"].get("prompt", True):
                 batch = prompted(batch, head, examples.task_numbers[batch.documents])
@@ -202,7 +202,7 @@ class StreamReader:
         self, reading: Reading, documents: Documents, among: Candidates | None, inside: bool
     ) -> list[Any]:
         head = self.model.config.head
-        if isinstance(head, LanguageSettings):
+        if head is not None and head.writes_answers:
             return self._written(head, documents)
         visible = self.memory.visible(self.place)
         if not inside or not reading.hides_example:
@@ -228,7 +228,8 @@ class StreamReader:
 
     def best(self, documents: Documents, among: Candidates | None) -> list[Any]:
         """The most probable label of each example, or the most probable span as text."""
-        if isinstance(self.model.config.head, SpanSettings):
+        head = self.model.config.head
+        if head is not None and head.marks_spans:
             return self._spans(documents)
         return best_labels(self.probabilities(documents), among)
 
@@ -290,11 +291,8 @@ class StreamReader:
 
 def all_documents(model: Artifact, tokens: Artifact, split: str, length: int) -> Documents:
     """All documents of a split as a model reads them, cut to `length` tokens."""
-    examples = Corpus.of(tokens).examples(
-        split, model_of(model).cutting(WindowSettings(length, length))
-    )
-    assert isinstance(examples, Documents)
-    return examples
+    cutting = model_of(model).cutting(WindowSettings(length, length))
+    return documents_of(Corpus.of(tokens).examples(split, cutting))
 
 
 def documents_by_task(documents: Documents, tokens: Artifact) -> dict[str, Documents]:

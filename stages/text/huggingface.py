@@ -241,11 +241,20 @@ class PretrainedTokenizer(LibraryTokenizer):
     kind = "pretrained"
     FILE = "special-tokens.json"
     """File of the special tokens, next to `tokenizer.json`."""
+    files = (FILE,)
 
     def __init__(self, tokenizer: Tokenizer, special: SpecialTokens) -> None:
         super().__init__(tokenizer, special.eos)
         self.special = special
         self._byte_level = "ByteLevel(" in str(tokenizer.pre_tokenizer)
+
+    @property
+    def special_ids(self) -> dict[str, int | None]:
+        return {"start_id": self.special.start, "prefix_id": self.special.prefix}
+
+    def exported(self) -> Tokenizer:
+        """The tokenizer as its authors made it."""
+        return self.huggingface()
 
     @property
     def control_tokens(self) -> dict[int, str]:
@@ -316,13 +325,6 @@ class PretrainedTokenizer(LibraryTokenizer):
         num_texts = len(texts)
         text_of_token = text_of_token.clip(max=num_texts - 1)
         return ids, np.bincount(text_of_token, minlength=num_texts)
-
-
-def special_ids(tokenizer: TextTokenizer) -> dict[str, int | None]:
-    """Special ids for the metrics of tokens of a pretrained tokenizer; empty for other tokenizers."""
-    if not isinstance(tokenizer, PretrainedTokenizer):
-        return {}
-    return {"start_id": tokenizer.special.start, "prefix_id": tokenizer.special.prefix}
 
 
 def open_tokenizer(path: Path | str) -> TextTokenizer:

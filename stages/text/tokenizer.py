@@ -40,6 +40,8 @@ class TextTokenizer(ABC):
     unk_id: int | None
     vocabulary_size: int
     """One more than the largest id."""
+    files: ClassVar[tuple[str, ...]] = ()
+    """Names of the files that `save` writes besides `tokenizer.json`, in its folder."""
 
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -51,6 +53,27 @@ class TextTokenizer(ABC):
         """The same tokenizer in Hugging Face's format: encoding a document with it gives the
         document's ids.
         """
+
+    @property
+    def special_ids(self) -> dict[str, int | None]:
+        """Special ids for the metrics of tokens; by default none."""
+        return {}
+
+    @property
+    def control_tokens(self) -> dict[int, str]:
+        """Tokens by id that stand for no text; by default there are none besides `<eos>`."""
+        return {}
+
+    def exported(self) -> "Tokenizer":
+        """The tokenizer for transformers: it begins a text with `<eos>`, as a split does."""
+        from tokenizers import processors
+
+        backend = self.huggingface()
+        eos = backend.id_to_token(self.eos_id)
+        backend.post_processor = processors.TemplateProcessing(
+            single=f"{eos} $A", special_tokens=[(eos, self.eos_id)]
+        )
+        return backend
 
     @property
     def dtype(self) -> np.dtype:

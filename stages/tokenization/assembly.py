@@ -17,7 +17,6 @@ from stages.examples.form import answers_file, candidates_file
 from stages.text.config import TokenizeConfig
 from stages.text.documents import names_file
 from stages.text.form import counted
-from stages.text.huggingface import PretrainedTokenizer
 from stages.text.tokens import SPLITS
 from stages.tokenization.control_tokens import warn_of_control_tokens
 from stages.tokenization.encoded import SpooledText, scratch_file, words_key
@@ -119,7 +118,7 @@ def _types(
         counts += np.bincount(ids, minlength=len(counts))
     types = counts > 0
 
-    if isinstance(tokenizer, PretrainedTokenizer):
+    if tokenizer.control_tokens:
         # each document ends with `<eos>`, which is not of its text
         counts[tokenizer.eos_id] -= documents
         warn_of_control_tokens(shards[0].split, counts, tokenizer, job.reporter)

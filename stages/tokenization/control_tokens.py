@@ -4,14 +4,14 @@ import numpy as np
 
 from stages.numbers import joined
 from stages.reporting import Reporter
-from stages.text.huggingface import PretrainedTokenizer
+from stages.text.tokenizer import TextTokenizer
 
 MOST_NAMED = 5
 """Most control tokens that a message names."""
 
 
 def warn_of_control_tokens(
-    split: str, counts: np.ndarray, tokenizer: PretrainedTokenizer, reporter: Reporter
+    split: str, counts: np.ndarray, tokenizer: TextTokenizer, reporter: Reporter
 ) -> None:
     """Warn of control tokens that a text spells out: the model reads them as such.
 

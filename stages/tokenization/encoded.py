@@ -17,7 +17,7 @@ from stages.examples import PAIRS
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, OPENS_PARAGRAPH
 from stages.text.form import counted
-from stages.text.huggingface import open_tokenizer, special_ids
+from stages.text.huggingface import open_tokenizer
 from stages.text.simple_tokenizers import SplitText, WordTokenizer
 from stages.text.spool import Pieces, Spool
 from stages.text.tokenizer import EosRule, TextTokenizer, splitting
@@ -102,28 +102,33 @@ class SpooledText:
         If the vocabulary was made of the words of train, these are split already, and their record
         has the figures.
         """
-        word_file = self._folder / words_file(shard)
         tokenizer = self.tokenizer
-        figures: dict[str, int] = {}
-        if isinstance(tokenizer, WordTokenizer) and word_file.exists():
-            marks = self.spool.marks(shard.text)
-            split = SplitText.read(word_file)
-            ids, ends = tokenizer.closed(*tokenizer.encode_split(split), marks)
-            return ids, ends, marks, figures
-
-        pieces = self.spool.pieces(shard.text)
         if isinstance(tokenizer, WordTokenizer):
-            split = SplitText.of(pieces.texts, tokenizer.lowercase)
-            figures = _text_figures(pieces, len(split.places))
-            ids, ends = tokenizer.closed(*tokenizer.encode_split(split), pieces.marks)
-            return ids, ends, pieces.marks, figures
-
+            return self._encode_words(tokenizer, shard)
+        pieces = self.spool.pieces(shard.text)
         words_of = splitting(pieces.texts)
         num_words = sum(len(words_of(text)) for text in pieces.texts)
         figures = _text_figures(pieces, num_words)
         rule = eos_rule(tokenizer, aligned=shard.side is not None)
         ids, ends = tokenizer.encode(pieces, rule)
         return ids, ends, pieces.marks, figures
+
+    def _encode_words(
+        self, tokenizer: WordTokenizer, shard: TextShard
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, int]]:
+        """The result of `encode` by a tokenizer of words."""
+        word_file = self._folder / words_file(shard)
+        if word_file.exists():
+            split = SplitText.read(word_file)
+            marks = self.spool.marks(shard.text)
+            figures = {}
+        else:
+            pieces = self.spool.pieces(shard.text)
+            split = SplitText.of(pieces.texts, tokenizer.lowercase)
+            marks = pieces.marks
+            figures = _text_figures(pieces, len(split.places))
+        ids, ends = tokenizer.closed(*tokenizer.encode_split(split), marks)
+        return ids, ends, marks, figures
 
 
 def eos_rule(tokenizer: TextTokenizer, *, aligned: bool) -> EosRule:
@@ -142,7 +147,7 @@ def vocabulary_figures(config: TokenizeConfig, tokenizer: TextTokenizer) -> dict
         "tokenizer": tokenizer.kind if config.tokenizer == GIVEN else config.tokenizer,
         "eos_after": eos_rule(tokenizer, aligned=config.is_aligned),
         **({"examples": PAIRS} if config.is_aligned else {}),
-        **special_ids(tokenizer),
+        **tokenizer.special_ids,
     }
 
 

@@ -12,7 +12,7 @@ from stages.pretrained.tokenizer import read_tokenizer
 from stages.text import TOKENIZERS
 from stages.text.config import GIVEN, TokenizeConfig
 from stages.text.documents import ENDS_DOCUMENT, MarkedPiece
-from stages.text.huggingface import PretrainedTokenizer, open_tokenizer
+from stages.text.huggingface import open_tokenizer
 from stages.text.records import read_corpus
 from stages.text.spool import (
     Pieces,
@@ -155,8 +155,8 @@ def _text_shards(job: Job[TokenizeConfig], spool: Spool) -> Iterator[TextShard]:
 
 def _make_tokenizer(job: Job[TokenizeConfig], spool: Spool, train: Sequence[TextRange]) -> None:
     tokenizer = chosen_tokenizer(job.config, job.inputs, map(spool.pieces, train))
-    if isinstance(tokenizer, PretrainedTokenizer):
-        job.draft.add(PretrainedTokenizer.FILE)
+    for name in tokenizer.files:
+        job.draft.add(name)
     tokenizer.save(job.draft.add(TOKENIZER_FILE))
     job.draft.commit(TOKENIZER_MADE)
     job.draft.flush()

@@ -73,10 +73,10 @@ def save_checkpoint(
         tensors |= {f"{OPTIMIZER}{index}/{k}": v for k, v in state.items() if isinstance(v, Tensor)}
     tensors |= {METHOD + name: value for name, value in method.items() if isinstance(value, Tensor)}
     values = {name: value for name, value in method.items() if not isinstance(value, Tensor)}
-    for rank, own in enumerate(ranks):
-        tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in own.random.items()}
+    for rank, states in enumerate(ranks):
+        tensors |= {f"{RANDOM}{rank}/{name}": state for name, state in states.random.items()}
         tensors |= {
-            f"{CARRIED}{rank}/{name}": tensor for name, tensor in own.carried.tensors().items()
+            f"{CARRIED}{rank}/{name}": tensor for name, tensor in states.carried.tensors().items()
         }
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from stages.errors import UsageError, first_line
-from stages.models.backbone import Backbone, Compilable
+from stages.models.backbone import Backbone
 
 CXX = {"darwin": "clang++", "win32": "cl"}
 """Environment variable that names the C++ compiler if it is not g++."""
@@ -81,8 +81,9 @@ def compiled(backbone: Backbone, name: str) -> Compiled:
     """The parts of the backbone `name` that are worth compiling. Raises: UsageError if there are
     none.
     """
-    if not isinstance(backbone, Compilable):
+    parts = backbone.compiled_parts()
+    if not parts:
         raise UsageError(
             f"The backbone {name!r} has no part that is worth compiling: train it without --compile."
         )
-    return Compiled(backbone.compiled_parts())
+    return Compiled(parts)

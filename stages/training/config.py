@@ -13,7 +13,6 @@ from stages.methods import METHODS
 from stages.methods.config import MemoryConfig, MethodSettings, with_method
 from stages.models import NAMED, trainable_backbones
 from stages.models.config import ModelConfig, Probability, Size, parse_model
-from stages.models.layers.settings import AttentionConfig
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -141,6 +140,10 @@ class TrainConfig(StageConfig):
         return self.model.cutting(WindowSettings(self.segment_length, self.segment_length))
 
     @property
+    def source_kinds(self) -> tuple[str, ...]:
+        return self.method_settings.takes
+
+    @property
     def method_settings(self) -> MethodSettings:
         """Settings of the method: its `memory`, or the method alone."""
         return self.memory or METHODS.settings(self.method)()
@@ -175,7 +178,7 @@ class TrainConfig(StageConfig):
 
     @model_validator(mode="after")
     def _host_tables_learn_by_rows(self) -> "TrainConfig":
-        if not isinstance(self.model, AttentionConfig) or not any(self.model.lookup.host_table):
+        if not any(self.model.host_table):
             return self
         if self.optimizer.name not in ("adam", "adamw"):
             raise ValueError(

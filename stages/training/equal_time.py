@@ -26,6 +26,7 @@ def updates_of_equal_time(report: Artifact, update_tokens: int) -> int:
             f"--time-of: {report.reference} does not say how fast its model read: give --steps."
         )
     # Windows that overlap read more tokens than they score.
-    context, stride = report.config["context"], report.config["stride"]
+    context = report.config["context"]
+    stride = report.config["stride"]
     forward = speed * (context / stride if context and stride else 1.0)
     return max(1, int(memory_seconds(report) * forward / FORWARDS / update_tokens))

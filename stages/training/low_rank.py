@@ -14,7 +14,6 @@ from torch.nn.utils.parametrize import register_parametrization
 
 from stages.errors import UsageError
 from stages.methods.method import ParameterGroup
-from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import ADDED_WEIGHTS, LanguageModel
 from stages.models.low_rank import FACTORS, factor_numbers, insert_factors
 from stages.models.vocabulary import JoinedRows
@@ -43,7 +42,9 @@ def _first_added(model: LanguageModel) -> int:
     """The first token with a trained row; the vocabulary size if there is none."""
     head = model.config.head
     types = int(model.config.vocab_size or 0)
-    return head.first if isinstance(head, LanguageSettings) and head.learns_rows else types
+    if head is None or not head.writes_answers or not head.learns_rows:
+        return types
+    return int(head.first)
 
 
 def _with_added_rows(model: LanguageModel) -> list[str]:
@@ -65,15 +66,15 @@ def factors_alone(groups: Sequence[ParameterGroup], model: LanguageModel) -> lis
         or name.startswith(ADDED_WEIGHTS)
         or (name.startswith(WITH_ROWS) and name.endswith(NEW_ROWS))
     }
-    left = [
-        group._replace(parameters=[one for one in group.parameters if id(one) in learnt])
-        for group in groups
-    ]
-    if sum(len(group.parameters) for group in left) < len(learnt):
+    remaining = []
+    for group in groups:
+        trained = [parameter for parameter in group.parameters if id(parameter) in learnt]
+        remaining.append(group._replace(parameters=trained))
+    if sum(len(group.parameters) for group in remaining) < len(learnt):
         raise UsageError(
             "The method leaves the model as it is: --lora would learn nothing, leave it out."
         )
-    return left
+    return remaining
 
 
 def own_parameters(model: nn.Module) -> int:

@@ -25,9 +25,8 @@ def make_optimizer(
     """The optimizer of the trained parameters; vectors (biases and norms) have no weight decay."""
     groups: list[dict[str, Any]] = []
     for group in learnt:
-        matrices, vectors = (
-            [p for p in group.parameters if (p.dim() >= 2) == decays] for decays in (True, False)
-        )
+        matrices = [parameter for parameter in group.parameters if parameter.dim() >= 2]
+        vectors = [parameter for parameter in group.parameters if parameter.dim() < 2]
         # Tables have no weight decay: a row that few positions read would decay faster than it
         # learns.
         decay = config.weight_decay if group.constant_lr is None else 0.0
@@ -89,10 +88,10 @@ def split_groups(learnt: Sequence[ParameterGroup], model: nn.Module) -> list[Par
         if isinstance(part, HasSeparateParameters)
     ]
     claimed = {id(parameter) for request in requests for parameter in request.parameters}
-    common = [
-        group._replace(parameters=[p for p in group.parameters if id(p) not in claimed])
-        for group in learnt
-    ]
+    common = []
+    for group in learnt:
+        others = [parameter for parameter in group.parameters if id(parameter) not in claimed]
+        common.append(group._replace(parameters=others))
     for group, request in product(learnt, requests):
         requested = {id(parameter) for parameter in request.parameters}
         if both := [parameter for parameter in group.parameters if id(parameter) in requested]:
@@ -174,10 +173,13 @@ def step_rows(
 
     Source: Kingma and Ba 2015 (arXiv:1412.6980), algorithm 1, with a step count for each row.
     """
-    (first, second), number = betas, state["step"][rows] + 1
+    first, second = betas
+    number = state["step"][rows] + 1
     mean = state["exp_avg"][rows].lerp_(gradient, 1 - first)
     square = state["exp_avg_sq"][rows].mul_(second).addcmul_(gradient, gradient, value=1 - second)
-    state["step"][rows], state["exp_avg"][rows], state["exp_avg_sq"][rows] = number, mean, square
+    state["step"][rows] = number
+    state["exp_avg"][rows] = mean
+    state["exp_avg_sq"][rows] = square
     length = (square / (1 - second**number)[:, None]).sqrt_().add_(eps)
     table[rows] -= lr * mean / (1 - first**number)[:, None] / length
 

@@ -113,7 +113,7 @@ def training_preset(
 
 
 def _require_open(settings: Mapping[str, Any], init: Mapping[str, Any]) -> None:
-    """Raises: UsageError for settings of a model that the initial model fixes."""
+    """Check that no setting of a model is one that the initial model fixes. Raises: UsageError."""
     settled = [f"model.{name}" for name in settings if name not in settings_left_open()]
     if settled:
         attention = spelled_out(init).get("attention", {}).get("name")

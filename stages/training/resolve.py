@@ -17,7 +17,6 @@ from stages.metrics import MOST_PASSES
 from stages.models import FACTORED, IMPORTED, NAMED
 from stages.models.backbones.stream_configs import remembering_layers
 from stages.models.config import BackboneConfig, model_of
-from stages.models.head_settings import LanguageSettings
 from stages.numbers import duration, passes
 from stages.text.tokens import require_segment
 from stages.training.config import AUTO, TrainConfig
@@ -72,7 +71,7 @@ def fitted_model(config: TrainConfig, inputs: Inputs) -> BackboneConfig:
         raise UsageError("model.head follows from the method: leave it out.")
     model = config.method_settings.extend_model(model, tokens)
     if config.lora is not None:
-        if isinstance(model.head, LanguageSettings):
+        if model.head is not None and model.head.writes_answers:
             model = model.model_copy(
                 update={"head": model.head.model_copy(update={"learns_rows": True})}
             )
@@ -249,7 +248,7 @@ def require_examples(config: TrainConfig, model: BackboneConfig, tokens: Artifac
 
 
 def _require_batches(config: TrainConfig, model: BackboneConfig, tokens: Artifact) -> None:
-    """Raises: DataError, naming its line, if the longest example is longer than a batch."""
+    """Check that the longest example fits into a batch. Raises: DataError, naming its line."""
     from stages.examples.examples import Corpus
 
     cutting = model.cutting(WindowSettings(config.segment_length, config.segment_length))

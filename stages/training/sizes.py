@@ -9,7 +9,6 @@ from stages.examples import EXAMPLES, STREAMS
 from stages.machine import memory_bytes
 from stages.methods.config import TRAIN
 from stages.models.config import BackboneConfig
-from stages.models.layers.settings import AttentionConfig, StreamAttentionSettings, remembers
 from stages.numbers import size
 from stages.training.config import TrainConfig
 
@@ -75,24 +74,16 @@ def _weight_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     # A trained weight has itself, its gradient, its moments, and the method's own numbers for it.
     learning = NUMBER * (2 + MOMENTS[config.optimizer.name] + config.method_settings.copies)
     if config.lora is None:
-        rows, width = _host_table(model)
+        rows, width = model.host_table
         return (_parameters(model) - rows * width) * learning + _host_bytes(config, model)
     return _parameters(model) * NUMBER + learning * factor_numbers(model, config.lora)
-
-
-def _host_table(model: BackboneConfig) -> tuple[int, int]:
-    """Number of rows of all tables in the host's memory, and numbers per row."""
-    if not isinstance(model, AttentionConfig):
-        return 0, 0
-    rows, width = model.lookup.host_table
-    return rows * len(model.lookup.layers or range(model.layers)), width
 
 
 def _host_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of host tables: weights, moments, and a count of reads per row; gradients hold only the
     rows read.
     """
-    rows, width = _host_table(model)
+    rows, width = model.host_table
     return NUMBER * rows * (width * (1 + MOMENTS[config.optimizer.name]) + 1)
 
 
@@ -117,19 +108,18 @@ def _hidden_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     need; and what layers remember."""
     layers: int = getattr(model, "layers", 1) + getattr(model, "encoder_layers", 0)
     numbers = model.width * (layers + 1)
-    if isinstance(model, AttentionConfig) and isinstance(model.attention, StreamAttentionSettings):
-        blocks = len(
-            model.attention.layers or range(model.layers)
-        )  # no list of layers: there may be very many
-        numbers += blocks * model.attention.stored_activations(model)
+    attention = model.layer_settings("attention")
+    if attention is not None:
+        # No list of layers: there may be very many.
+        blocks = len(attention.layers or range(layers))
+        numbers += blocks * attention.stored_activations(model)
     return NUMBER * config.segment_length * numbers + _remembered_bytes(config, model)
 
 
 def _remembered_bytes(config: TrainConfig, model: BackboneConfig) -> int:
     """Bytes of a stream's state, for a model whose layers remember more than cached positions."""
-    return (
-        model.state_bytes(config.segment_length) if remembers(model, config.segment_length) else 0
-    )
+    length = config.segment_length
+    return model.state_bytes(length) if model.remembers(length) else 0
 
 
 def _parameters(model: BackboneConfig) -> int:

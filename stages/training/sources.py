@@ -10,7 +10,6 @@ from stages.methods import METHODS
 from stages.methods.config import methods_for
 from stages.models import ENCODER, IMPORTED
 from stages.models.config import model_of
-from stages.models.layers.settings import AttentionConfig
 from stages.training import INPUTS
 from stages.training.config import TrainConfig
 
@@ -101,17 +100,14 @@ def _require_backbone(config: TrainConfig, init: Artifact) -> None:
             f"{init.reference} is a {has}, but the settings name the backbone {named!r}: leave that out, "
             f"or name a preset of a {has} (memlm presets)."
         )
-    initial = model_of(init)
-    named_model = config.model
-    if not isinstance(initial, AttentionConfig) or not isinstance(named_model, AttentionConfig):
+    attention = model_of(init).layer_settings("attention")
+    named_attention = config.model.layer_settings("attention")
+    if attention is None or named_attention is None:
         return
-    if (
-        "attention" in named_model.model_fields_set
-        and named_model.attention.name != initial.attention.name
-    ):
+    if "attention" in config.model.model_fields_set and named_attention.name != attention.name:
         raise UsageError(
-            f"{init.reference} has attention {initial.attention.name!r}: leave out the backbone or preset "
-            f"with attention {named_model.attention.name!r}."
+            f"{init.reference} has attention {attention.name!r}: leave out the backbone or preset "
+            f"with attention {named_attention.name!r}."
         )
 
 

@@ -6,12 +6,7 @@ from stages.artifacts.references import advised
 from stages.artifacts.stage import Inputs
 from stages.examples import STREAMS
 from stages.methods.config import TRAIN
-from stages.methods.settings import DistilledConfig
-from stages.methods.stream.config import EpisodeSettings, ReplaySettings
-from stages.models.backbones.stream_configs import MemformerConfig, TransformerXLConfig
 from stages.models.config import BackboneConfig
-from stages.models.layers import STREAM_ATTENTION
-from stages.models.layers.settings import AttentionConfig, remembers
 from stages.training.config import AUTO, TrainConfig
 
 
@@ -21,9 +16,7 @@ def training_warnings(config: TrainConfig, inputs: Inputs) -> list[str]:
         random_segments(config, inputs),
         untrained_memory(config),
         unlearned_memory(config),
-        queries_of_memory_alone(config),
-        draws_of_a_part(config),
-        labels_of_few_neighbors(config),
+        *config.method_settings.cautions(config.batch_segments, config.accumulate),
         more_blocks_than_usual(config.model),
         statistics_of_padding(config, inputs),
         cost_of_vocabulary(config.model),
@@ -53,7 +46,7 @@ def untrained_memory(config: TrainConfig) -> str | None:
     training.
     """
     model = config.model
-    if not isinstance(model, AttentionConfig) or not remembers(model, config.segment_length):
+    if not model.remembers(config.segment_length):
         return None
     # These load torch, which is not needed if the model exists already.
     from stages.methods import METHODS
@@ -61,21 +54,18 @@ def untrained_memory(config: TrainConfig) -> str | None:
     method = METHODS.load(config.method)(config.method_settings)
     if method.layout(model).streams:
         return None
+    attention = model.layer_settings("attention")
+    assert attention is not None, "it remembers"
     without = "" if model.lengths.remembered is None else ", or evaluate with --long-length 0"
     return (
-        f"method {config.method!r} reads every segment by itself, so attention {model.attention.name!r} never "
+        f"method {config.method!r} reads every segment by itself, so attention {attention.name!r} never "
         f"finds anything in its memory and does not learn to read it. Train with --method lm or trime-long{without}"
     )
 
 
 def unlearned_memory(config: TrainConfig) -> str | None:
     """Warning if what writes memory never learns, since an update has no later segment to train it."""
-    model = config.model
-    if isinstance(model, TransformerXLConfig) and config.accumulate == 1:
-        learns = STREAM_ATTENTION.load(model.attention.name).keeps_graph
-    else:
-        learns = isinstance(model, MemformerConfig) and model.slots > 0
-    if not learns or config.accumulate > 1:
+    if config.accumulate > 1 or not config.model.learns_to_write:
         return None
     return (
         "an update reads one segment of each stream, so what writes memory learns nothing. Add --accumulate 4 to let "
@@ -83,57 +73,10 @@ def unlearned_memory(config: TrainConfig) -> str | None:
     )
 
 
-def queries_of_memory_alone(config: TrainConfig) -> str | None:
-    """Warning if every query of an episode is a draw from memory, so that the stream is never one."""
-    settings = config.method_settings
-    if not isinstance(settings, EpisodeSettings):
-        return None
-    size = config.batch_segments * config.accumulate
-    if settings.interval(size) > 1:
-        return None
-    every = settings.every
-    support = settings.support
-    return (
-        f"every query of {config.method!r} is a draw from memory, and the stream is never one, since R_F = "
-        f"⌈({every} / {size} + 1) / ({support} + 1)⌉ = 1 (in the paper 101). Set memory.every to more than "
-        f"{support * size}"
-    )
-
-
-def draws_of_a_part(config: TrainConfig) -> str | None:
-    """Warning if the share of a draw is less than one example, so that each draw has one."""
-    settings = config.method_settings
-    if not isinstance(settings, ReplaySettings) or settings.draw is not None:
-        return None
-    if settings.rate * settings.every >= 1:
-        return None
-    return (
-        f"memory.rate {settings.rate:g} of memory.every {settings.every} is less than one document, so a draw has one. "
-        f"Set how many it has: memory.draw={config.batch_segments} is a batch"
-    )
-
-
-FEW_NEIGHBORS = 8
-"""Neighbours that give a distribution; with fewer it is nearly one token."""
-
-
-def labels_of_few_neighbors(config: TrainConfig) -> str | None:
-    """Warning if labels come from so few neighbours that they are nearly one token."""
-    settings = config.method_settings
-    if not isinstance(settings, DistilledConfig) or settings.k is None:
-        return None
-    if settings.k >= FEW_NEIGHBORS:
-        return None
-    return (
-        f"labels come from {settings.k} neighbours of a token, so they are nearly one token (in the paper 1,024). Find "
-        "more: memlm precompute-neighbors --k 256"
-    )
-
-
 def draws_of_memory(config: TrainConfig, inputs: Inputs) -> str | None:
     """Sentence with the number of documents that a method will draw from memory; None: it draws none."""
     settings = config.method_settings
-    if not isinstance(settings, ReplaySettings) or config.steps == AUTO:
+    if not settings.draw_size or config.steps == AUTO:
         return None
     counts = inputs["tokens"].metrics["splits"][TRAIN]["task_documents"]
     size = config.accumulate * min(config.batch_segments, *counts)
@@ -147,16 +90,17 @@ def draws_of_memory(config: TrainConfig, inputs: Inputs) -> str | None:
 
 def more_blocks_than_usual(model: BackboneConfig) -> str | None:
     """Warning about a layer in more blocks than in its paper; None: it is not in more."""
-    if not isinstance(model, AttentionConfig):
+    attention = model.layer_settings("attention")
+    if attention is None:
         return None
-    chosen = model.attention
+    blocks: int = getattr(model, "layers", 1)
     # No list of the blocks: a model that is then refused for its size may have very many.
-    usual = chosen.usual_blocks(model.layers)
-    num_layers = len(chosen.layers or range(model.layers))
+    usual = attention.usual_blocks(blocks)
+    num_layers = len(attention.layers or range(blocks))
     if usual is None or num_layers <= len(usual):
         return None
     return (
-        f"attention {chosen.name!r} is in {num_layers} of {model.layers} blocks; its paper has it in {len(usual)}, and a "
+        f"attention {attention.name!r} is in {num_layers} of {blocks} blocks; its paper has it in {len(usual)}, and a "
         f"small model with it in all blocks was worse than a plain Transformer-XL. Leave model.attention.layers out, "
         f"or set it to {list(usual)}"
     )

@@ -29,7 +29,9 @@ class Scores(NamedTuple):
 
 
 def require_sacrebleu(settings: BleuSettings) -> None:
-    """Raises: UsageError if the package is missing, or cannot open the tokenizer."""
+    """Check that the package of BLEU is there. Raises: UsageError if it is missing, or cannot open
+    the tokenizer.
+    """
     try:
         import sacrebleu.metrics as metrics
     except ImportError:

@@ -1,14 +1,14 @@
 """Learning the labels of documents: the base of all methods for streams of tasks, and plain steps."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stages.examples.documents import Documents, LabelledBatch
+from stages.examples.documents import LabelledBatch, documents_of, labelled
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.method import (
     BatchIndex,
@@ -22,7 +22,6 @@ from stages.methods.method import (
 from stages.methods.stream.config import PlainSettings, TaskSettings
 from stages.methods.stream.spelled import SpelledBatch, Spelling, answer_loss
 from stages.models.config import BackboneConfig
-from stages.models.head_settings import LanguageSettings
 from stages.models.language_model import LanguageModel
 
 T = TypeVar("T", bound=TaskSettings)
@@ -32,8 +31,7 @@ class Classifying(Method[T]):
     """Mean of -log p(y | x) over the documents of a batch; no action between tasks."""
 
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
-        first = tasks[0].examples
-        assert isinstance(first, Documents)
+        first = documents_of(tasks[0].examples)
         self._tasks = tasks
         self._split = first.of(np.arange(len(first.labels)))
         self._model = model
@@ -59,8 +57,8 @@ class Classifying(Method[T]):
     def layout(self, model: BackboneConfig) -> BatchLayout:
         return BatchLayout()
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
-        assert isinstance(batch, LabelledBatch)
+    def loss(self, model: LanguageModel, batch: Any, carried: Carried) -> Loss:
+        """Compute the loss; the batch is a `LabelledBatch`, unless a method makes another kind."""
         encoding = model.read(batch)
         scores = model.label_scores(batch, encoding)
         return Loss.of(F.cross_entropy(scores, batch.labels), encoding)
@@ -93,11 +91,11 @@ def add_gradients(
     losses: list[Tensor] = []
     batches: list[LabelledBatch] = []
     for part in update.batches():
-        assert isinstance(part.batch, LabelledBatch)
-        loss = part.weighted(loss_of_batch(part.batch))
+        batch = labelled(part.batch)
+        loss = part.weighted(loss_of_batch(batch))
         update.backward(loss)
         losses.append(loss.detach())
-        batches.append(part.batch)
+        batches.append(batch)
     return torch.stack(losses).sum(), batches
 
 
@@ -112,18 +110,19 @@ class Plain(Classifying[PlainSettings]):
     def begin_stream(self, model: LanguageModel, tasks: Sequence[Task], seed: int) -> None:
         super().begin_stream(model, tasks, seed)
         head = model.config.head
-        if isinstance(head, LanguageSettings):
+        if head is not None and head.writes_answers:
             self._spelling = Spelling.of(head, self._split)
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
-        batch = super().batch(examples, which, index)
+        documents = labelled(super().batch(examples, which, index))
         if self._spelling is None:
-            return batch
-        assert isinstance(batch, LabelledBatch)
+            return documents
         begins = [self._spelling.any_task] * len(which)
-        return self._spelling.batch(self._spelling.examples(batch, begins))
+        return self._spelling.batch(self._spelling.examples(documents, begins))
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
+    def loss(
+        self, model: LanguageModel, batch: LabelledBatch | SpelledBatch, carried: Carried
+    ) -> Loss:
         if isinstance(batch, SpelledBatch):
             return answer_loss(model, batch)
         return super().loss(model, batch, carried)

@@ -148,8 +148,16 @@ class ReplaySettings(BoundedSettings):
         return self.draw or max(1, int(self.rate * self.every))
 
     def draws(self, updates: int, size: int) -> int:
-        """Number of draws in so many updates of `size` examples of the stream."""
         return updates * size // self.every
+
+    def cautions(self, batch: int, accumulate: int) -> list[str]:
+        """A warning if the share of a draw is less than one example, so that each draw has one."""
+        if self.draw is not None or self.rate * self.every >= 1:
+            return []
+        return [
+            f"memory.rate {self.rate:g} of memory.every {self.every} is less than one document, so a draw has one. "
+            f"Set how many it has: memory.draw={batch} is a batch"
+        ]
 
 
 class ReplayConfig(ReplaySettings):
@@ -252,6 +260,19 @@ class EpisodeSettings(ReplaySettings):
         # An episode whose query is a draw reads one batch of the stream less than the others.
         cycle = interval * (self.support + 1) - 1
         return updates // cycle
+
+    def cautions(self, batch: int, accumulate: int) -> list[str]:
+        """A warning, too, if every query is a draw from memory, so that the stream is never one."""
+        cautions = super().cautions(batch, accumulate)
+        size = batch * accumulate
+        if self.interval(size) > 1:
+            return cautions
+        alone = (
+            f"every query of {self.method!r} is a draw from memory, and the stream is never one, since R_F = "
+            f"⌈({self.every} / {size} + 1) / ({self.support} + 1)⌉ = 1 (in the paper 101). Set memory.every to more "
+            f"than {self.support * size}"
+        )
+        return [alone, *cautions]
 
 
 class OmlErConfig(EpisodeSettings):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.examples.documents import Documents, LabelledBatch
+from stages.examples.documents import LabelledBatch, documents_of
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.method import BatchIndex, Carried, Loss, Update
 from stages.methods.stream.classifying import add_gradients
@@ -45,8 +45,7 @@ class Elle(KeepsDocuments[ElleConfig]):
 
     def end_task(self, task: Task) -> None:
         """Keep some documents of the domain."""
-        examples = task.examples
-        assert isinstance(examples, Documents)
+        examples = documents_of(task.examples)
         random = self.random(KEEP, self.task)
         num_kept = math.ceil(self.settings.kept * examples.count)
         chosen = random.choice(examples.count, num_kept, replace=False)
@@ -59,17 +58,17 @@ class Elle(KeepsDocuments[ElleConfig]):
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
         """Documents of a domain, and documents drawn from memory."""
-        assert isinstance(examples, Documents)
+        documents = documents_of(examples)
         # The share is counted over all batches so far: a small batch may read none.
         per_batch = self.settings.mixed * len(which)
         num_drawn = int(per_batch * (index.number + 1)) - int(per_batch * index.number)
         replayed = self.memory.draw(num_drawn, self.random(DRAW, index.number))
-        return self._prompted(np.concatenate((examples.chosen[which], replayed)))
+        return self._prompted(np.concatenate((documents.chosen[which], replayed)))
 
     def _prompted(self, rows: np.ndarray) -> LabelledBatch:
         batch = self._split.batch(rows)
         head = self._model.config.head
-        assert isinstance(head, LanguageSettings)
+        assert head is not None, "the method gives it one"
         return (
             prompted(batch, head, self._split.task_numbers[rows]) if self.settings.prompt else batch
         )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stages.examples.documents import LabelledBatch
+from stages.examples.documents import LabelledBatch, labelled
 from stages.examples.examples import Task
 from stages.methods.method import SideInputs, Update
 from stages.methods.stream.classifying import Classifying, add_gradients
@@ -80,8 +80,8 @@ class Anchored(Classifying[A]):
             # One example at a time: the importance of a batch's gradient is not the mean of the
             # examples' importance, as squares and absolute values do not add up.
             for example in chosen:
-                batch = examples.batch(np.array([example])).to(self._device)
-                assert isinstance(batch, LabelledBatch)
+                document = examples.batch(np.array([example]))
+                batch = labelled(document).to(self._device)
                 value = self.value(self._model, batch)
                 # a weight that the value does not depend on has no gradient
                 gradients = torch.autograd.grad(value, parameters, allow_unused=True)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stages.examples.documents import Documents
+from stages.examples.documents import documents_of, labelled
 from stages.examples.examples import Batch, Examples, Task
 from stages.methods.config import samples_file
 from stages.methods.method import BatchIndex, Carried, Loss, SideInputs
@@ -88,12 +88,10 @@ class Lamol(Classifying[LamolConfig]):
 
     def _begin(self, task: Task) -> int:
         """The first token of written examples of a task."""
-        assert isinstance(task.examples, Documents)
         if self.settings.samples == "gen":
             return self._spelling.any_task
-        return task_token(
-            self._spelling.head, int(task.examples.task_numbers[task.examples.chosen[0]])
-        )
+        documents = documents_of(task.examples)
+        return task_token(self._spelling.head, int(documents.task_numbers[documents.chosen[0]]))
 
     def _written(self, begin: int, number: int) -> Samples:
         """Examples that the model writes; an invalid one is written again, a few times."""
@@ -119,8 +117,7 @@ class Lamol(Classifying[LamolConfig]):
         number_of_each = math.ceil(number / len(before))
         samples = list[Example]()
         for place, task in enumerate(before):
-            examples = task.examples
-            assert isinstance(examples, Documents)
+            examples = documents_of(task.examples)
             random = self.random(REAL, self._place, place)
             num_chosen = min(number_of_each, examples.count)
             chosen = random.choice(examples.count, num_chosen, replace=False)
@@ -131,9 +128,8 @@ class Lamol(Classifying[LamolConfig]):
         return Samples(samples, number_of_each * len(before))
 
     def batch(self, examples: Examples, which: np.ndarray, index: BatchIndex) -> Batch:
-        assert isinstance(examples, Documents)
         begins = [self._begin(Task("", examples))] * len(which)
-        real = self._spelling.examples(examples.batch(which), begins)
+        real = self._spelling.examples(labelled(examples.batch(which)), begins)
         samples = self._share(len(which), examples.count, index.number)
         return self._spelling.batch([*real, *samples])
 
@@ -157,8 +153,7 @@ class Lamol(Classifying[LamolConfig]):
             for cycle, place in zip(cycles.tolist(), places.tolist(), strict=True)
         ]
 
-    def loss(self, model: LanguageModel, batch: Batch, carried: Carried) -> Loss:
-        assert isinstance(batch, SpelledBatch)
+    def loss(self, model: LanguageModel, batch: SpelledBatch, carried: Carried) -> Loss:
         answers = answer_loss(model, batch)
         if not self.settings.lm_weight:
             return answers

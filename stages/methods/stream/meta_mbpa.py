@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from stages.examples.documents import LabelledBatch
+from stages.examples.documents import LabelledBatch, labelled
 from stages.examples.examples import Task
 from stages.memory.episodic import nearest, squared_distances
 from stages.methods.method import Carried, SideInputs, Update
@@ -79,9 +79,9 @@ class MetaMbpa(DrawsDocuments[MetaMbpaConfig]):
         losses = []
         read = []
         for part in update.batches():
-            assert isinstance(part.batch, LabelledBatch)
-            losses.append(self._add_gradients(update, part.batch, 1 / update.accumulate))
-            read.append(part.batch)
+            batch = labelled(part.batch)
+            losses.append(self._add_gradients(update, batch, 1 / update.accumulate))
+            read.append(batch)
         update.change_weights()
 
         size = len(read[0].labels)

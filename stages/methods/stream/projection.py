@@ -12,7 +12,7 @@ from scipy.optimize import nnls
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.examples.documents import Documents
+from stages.examples.documents import documents_of
 from stages.examples.examples import Task
 from stages.methods.method import Update
 from stages.methods.stream.classifying import add_gradients
@@ -143,12 +143,12 @@ class Gem(KeepsDocuments[GemConfig]):
     """
 
     def end_task(self, task: Task) -> None:
-        assert isinstance(task.examples, Documents)
-        count = task.examples.count
+        documents = documents_of(task.examples)
+        count = documents.count
         size = max(1, int(self.settings.share * count))
         random = self.random(KEEP, self.task)
         indices = random.choice(count, size, replace=False)
-        self.memory.write(task.examples.chosen[indices], self.task, 1.0, random)
+        self.memory.write(documents.chosen[indices], self.task, 1.0, random)
 
     def step(self, update: Update) -> Tensor:
         loss, batches = add_gradients(update)

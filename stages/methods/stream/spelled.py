@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stages.errors import ArtifactError, UsageError
 from stages.examples.batching import padded
-from stages.examples.documents import Documents, LabelledBatch, QuestionBatch
+from stages.examples.documents import Documents, LabelledBatch
 from stages.examples.examples import Batch
 from stages.methods.method import Loss
 from stages.models.head_settings import LanguageSettings
@@ -88,26 +88,11 @@ class Spelling:
         """The texts of documents, cut at the end, without `<eos>`; the question after each is not
         cut.
         """
-        texts = []
-        if isinstance(batch, QuestionBatch):
-            for document in batch.questions:
-                question = document.question[: self.room]
-                text = document.text[: self.room - len(question)]
-                texts.append(np.concatenate((text, question)))
-            return texts
-
-        assert batch.mask is not None
-        for row, is_counted in zip(batch.targets.cpu(), batch.mask.cpu(), strict=True):
-            text = row[is_counted].numpy()
-            texts.append(text[text != self.eos][: self.room])
-        return texts
+        return batch.texts(self.room, self.eos)
 
     def examples(self, batch: LabelledBatch, begins: Sequence[int]) -> list[Example]:
         """Documents as examples; the answers are their labels or their own answers."""
-        if isinstance(batch, QuestionBatch):
-            answers = [document.answer[: self.longest] for document in batch.questions]
-        else:
-            answers = [np.array(self.head.answers[label]) for label in batch.labels.tolist()]
+        answers = batch.answers(self.head.answers, self.longest)
         parts = zip(self.texts(batch), answers, begins, strict=True)
         return [Example(text, answer, begin) for text, answer, begin in parts]
 

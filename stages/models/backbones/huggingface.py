@@ -138,15 +138,15 @@ class HuggingFace(Backbone, JoinsRows):
         """Hidden states [B, n, d] of the next inputs of windows, and the state after them."""
         if not state:
             return self._read_piece(embedded, None)
-        assert isinstance(state, WindowCache), "a state of this backbone"
-        if not state.is_recurrent:
-            return self._read_piece(embedded, state)
+        cache = _window_cache(state)
+        if not cache.is_recurrent:
+            return self._read_piece(embedded, cache)
         # Recurrent blocks of transformers begin anew where they get several inputs.
         hidden = []
         for piece in embedded.split(1, 1):
-            output, state = self._read_piece(piece, state)
+            output, cache = self._read_piece(piece, cache)
             hidden.append(output)
-        return torch.cat(hidden, 1), state
+        return torch.cat(hidden, 1), cache
 
     def _read_piece(
         self, embedded: Tensor, state: WindowCache | None

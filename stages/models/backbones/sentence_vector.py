@@ -97,7 +97,7 @@ class SentenceVector(nn.Module):
         layers: list[nn.Module] = []
         for settings in config.vector_layers:
             layers.append(_layer(width, settings))
-            width = settings.width if isinstance(settings, DenseLayer) else width
+            width = settings.width_after(width)
         if config.normalize:
             layers.append(Normalize(width))
         self.layers = nn.Sequential(*layers)

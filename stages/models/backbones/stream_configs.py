@@ -132,6 +132,12 @@ class TransformerXLConfig(DistancesConfig, AttentionConfig):
             documents=self.attention.reads_documents or self.lookup.reads_documents,
         )
 
+    @property
+    def learns_to_write(self) -> bool:
+        # This loads torch, and is asked only where a model is about to be trained.
+        keeps_graph: bool = STREAM_ATTENTION.load(self.attention.name).keeps_graph
+        return keeps_graph
+
     def memory_spec(self, block: int, context: int) -> NamedTuple:
         attention = cast(StreamAttentionSettings, self.layer_in("attention", block))
         lookup = cast(LookupSettings, self.layer_in("lookup", block))
@@ -274,6 +280,10 @@ class MemformerConfig(BlockSizes):
     @property
     def reads(self) -> Reads:
         return Reads(FEED_FORWARD_KEYS)
+
+    @property
+    def learns_to_write(self) -> bool:
+        return self.slots > 0
 
     def state_spec(self, context: int) -> dict[str, StateArray]:
         """Shapes of the slots, of the previous segment (or its encoding), and of the current

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stages.errors import UsageError
-from stages.models.backbone import Backbone, Compilable, Encoding, Inputs
+from stages.models.backbone import Backbone, Encoding, Inputs
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.dropout import Dropout
@@ -83,7 +83,7 @@ class TransformerBlock(ChosenLayers):
         return x + self.dropout(self.ffn(ffn_input)), ffn_input
 
 
-class Transformer(Backbone, Compilable):
+class Transformer(Backbone):
     """Embeddings -> (f, g); carries no state from window to window.
 
     If all attention layers can, it also reads a window in pieces, and then carries a state between

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stages.models.backbone import Compilable
 from stages.models.backbones.segmented import SegmentedByDistance, StreamBlock
 from stages.models.backbones.stream_configs import TransformerXLConfig
 from stages.models.layers import STREAM_ATTENTION
@@ -53,7 +52,7 @@ class StreamTransformerBlock(ChosenLayers, StreamBlock):
         return hidden, ffn_input, attended._replace(memory=memory_after)
 
 
-class TransformerXL(SegmentedByDistance, Compilable):
+class TransformerXL(SegmentedByDistance):
     """Segment-level recurrence with relative positions; attention layers may add memory of older
     positions.
 

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from stages.config import OneOf, Settings
 from stages.errors import UsageError
 from stages.examples import Way
-from stages.models.config import BackboneConfig, Reads, Size
+from stages.models.config import BackboneConfig, ChatSettings, Reads, Size
 from stages.models.layers import WINDOW_ATTENTION
 from stages.models.layers.settings import (
     FEED_FORWARD_KEYS,
@@ -100,6 +100,16 @@ class ImportedConfig(BackboneConfig):
     if TYPE_CHECKING:
         architecture: dict[str, Any]
 
+    @property
+    def ends_texts(self) -> bool:
+        return True
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        eos = self.architecture.get("eos_token_id")
+        ids = eos if isinstance(eos, list) else [eos]
+        return frozenset(id for id in ids if isinstance(id, int))
+
     def sizes(self, segment_length: int) -> dict[str, Any]:
         """Settings that follow from the segment length.
 
@@ -121,15 +131,6 @@ class ImportedConfig(BackboneConfig):
             )
             raise UsageError(f"The model reads {longest} tokens at once, less than {less}.")
         return {"vocab_size": self.vocab_size}  # rows of its own, more than types of its tokens
-
-
-class ChatSettings(Settings):
-    """The form in which a model reads conversations."""
-
-    template: str
-    """Jinja template of its tokenizer."""
-    tokens: dict[str, str] = Field(default_factory=dict)
-    """Special tokens that the template may name: `bos_token`, `eos_token`."""
 
 
 class HuggingFaceConfig(ImportedConfig):
@@ -164,6 +165,10 @@ class HuggingFaceConfig(ImportedConfig):
             None if self.max_positions is None else self.max_positions - (self.prefix is not None)
         )
         return Reads(keys, longest)
+
+    @property
+    def conversations(self) -> ChatSettings | None:
+        return self.chat
 
     @property
     def in_pieces(self) -> bool:
@@ -241,11 +246,19 @@ class DenseLayer(Settings):
     bias: bool = True
     activation: Literal["identity", "tanh", "relu", "gelu", "sigmoid", "silu"] = "tanh"
 
+    def width_after(self, width: int) -> int:
+        """Numbers of the resulting vector."""
+        return self.width
+
 
 class NormalizeLayer(Settings):
     """Scales the vector of a text to length 1."""
 
     name: Literal["normalize"] = "normalize"
+
+    def width_after(self, width: int) -> int:
+        """Numbers of the resulting vector: as many as before."""
+        return width
 
 
 VectorLayer = Annotated[DenseLayer | NormalizeLayer, Field(discriminator="name")]
@@ -290,5 +303,7 @@ class TextEncoderConfig(ImportedConfig):
 
     @property
     def key_width(self) -> int:
-        widths = [layer.width for layer in self.vector_layers if isinstance(layer, DenseLayer)]
-        return widths[-1] if widths else self.width * len(self.pooling_modes)
+        width = self.width * len(self.pooling_modes)
+        for layer in self.vector_layers:
+            width = layer.width_after(width)
+        return width

@@ -36,6 +36,16 @@ class SublayerSettings(Settings):
         """Blocks that have the layer by default, in a model with `blocks` blocks; None: all."""
         return None
 
+    def stored_activations(self, model: "AttentionConfig") -> int:
+        """Number of values that training stores for what one position reads from the layer's
+        memory.
+        """
+        return 0
+
+    def remembers(self, model: "AttentionConfig", context: int) -> bool:
+        """Whether it has memory besides cached inputs, for segments of `context` inputs."""
+        return False
+
     @property
     def reads_documents(self) -> bool:
         """Whether its memory ends at document boundaries: if the setting `scope` is `document`."""
@@ -104,11 +114,8 @@ class StreamAttentionSettings(SublayerSettings):
         Raises: UsageError if it cannot read such segments.
         """
 
-    def stored_activations(self, model: "AttentionConfig") -> int:
-        """Number of values that training stores for what one position reads from the layer's
-        memory.
-        """
-        return 0
+    def remembers(self, model: "AttentionConfig", context: int) -> bool:
+        return any(array.nbytes for array in self.memory_spec(model, context))
 
 
 class LookupSettings(SublayerSettings):
@@ -238,23 +245,24 @@ class AttentionConfig(BlockSizes):
 
     def layer_in(self, place: Place, block: int) -> SublayerSettings:
         """Settings of the layer at a place of a block; blocks count from 1."""
-        chosen = cast(SublayerSettings, getattr(self, place))
+        chosen = self.layer_settings(place)
         if chosen.layers is None or block in chosen.layers:
             return chosen
         return cast(
             SublayerSettings, type(self).model_fields[place].get_default(call_default_factory=True)
         )
 
-    def blocks_with(self, place: Place) -> tuple[int, ...]:
-        """Blocks, counted from 1, that have the chosen layer at a place."""
-        chosen = cast(SublayerSettings, getattr(self, place))
-        return chosen.layers or tuple(range(1, self.layers + 1))
+    def layer_settings(self, place: str) -> SublayerSettings:
+        return cast(SublayerSettings, getattr(self, place))
 
+    def blocks_with(self, place: str) -> tuple[int, ...]:
+        return self.layer_settings(place).layers or tuple(range(1, self.layers + 1))
 
-def remembers(model: BackboneConfig, context: int) -> bool:
-    """Whether attention layers have memory besides cached inputs, for segments of `context` inputs."""
-    if not isinstance(model, AttentionConfig) or not isinstance(
-        model.attention, StreamAttentionSettings
-    ):
-        return False
-    return any(array.nbytes for array in model.attention.memory_spec(model, context))
+    @property
+    def host_table(self) -> tuple[int, int]:
+        rows, width = self.lookup.host_table
+        # No list of blocks: a model that is then refused for its size may have very many.
+        return rows * len(self.lookup.layers or range(self.layers)), width
+
+    def remembers(self, context: int) -> bool:
+        return self.attention.remembers(self, context)

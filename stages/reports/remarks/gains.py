@@ -164,7 +164,7 @@ def counted_orders(report: Figures) -> Iterator[Finding]:
         orders = (row.get("control") or {}).get("orders") or {}
         if orders:
             figures = ", ".join(
-                f"{order}: {number(one['perplexity'])}" for order, one in orders.items()
+                f"{order}: {number(of_order['perplexity'])}" for order, of_order in orders.items()
             )
             rows.append(f"{row['row']} {figures}")
     if rows:
