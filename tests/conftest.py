@@ -25,8 +25,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 from stages.charts import figure  # noqa: E402
-from stages.evaluation.figures import conditions  # noqa: E402
 from stages.models.devices import device_type  # noqa: E402
+from tests.builders.limits import limit  # noqa: E402
 from tests.shapes import check_shapes_in  # noqa: E402
 
 check_shapes_in(["stages.memory", "stages.models", "stages.search"])
@@ -81,7 +81,7 @@ def undrawn() -> Iterator[None]:
 def few_checked_positions() -> Iterator[None]:
     """Conditions are checked at one position of a run; tests of them ask for all."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(conditions, "POSITIONS", 1)
+        limit(patched, conditions_checked=1)
         yield
 
 

@@ -34,9 +34,9 @@ from stages.registry import Part
 from stages.training.config import TrainConfig
 from stages.training.loop import plain_step
 from stages.training.warnings import unlearned_memory
+from tests.builders.training import V, trainer
 from tests.cli.conftest import Memlm, memlm, text  # noqa: F401
 from tests.stages.models.backbones.contract import BackboneContract
-from tests.stages.training.test_loop import V, trainer
 
 OWN = (
     *("--backbone", "transformer-xl", "--set", "model.attention.name=summary"),
@@ -193,7 +193,7 @@ class ReadProbe(LayerProbe):
         return f"loses {block['loss']:.3g}"
 
     @classmethod
-    def drawn(
+    def block_charts(
         cls, blocks: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], split: str
     ) -> list[Chart]:
         return []

@@ -14,6 +14,7 @@ import pytest
 from stages.artifacts.store import Store
 from stages.registry import import_outside
 from stages.reports.measures import MEASURES
+from tests.builders.limits import limit
 from tests.cli.conftest import Memlm, logs, memlm  # noqa: F401
 from tests.stages.small_store import array
 from tests.stages.small_text import text_model, text_tokens
@@ -62,7 +63,7 @@ def test_it_is_in_a_report_its_table_page_notebook_and_comparison(
     module: Path, model: str, memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Shards of 16 tokens each: sums are added up.
-    monkeypatch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
+    limit(monkeypatch, tokens_per_shard=16)
     evaluate = ("evaluate", model, "--save-token-scores", "--memory")
     plain, cached = (memlm(*evaluate, reading) for reading in ("none", READING))
     assert plain.code == cached.code == 0, cached.err

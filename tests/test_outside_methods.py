@@ -13,9 +13,9 @@ from stages.artifacts.store import Store
 from stages.methods import METHODS
 from stages.training import INPUTS
 from stages.training.loop import Trainer
+from tests.builders.kills import killed
 from tests.cli.conftest import Memlm, logs, memlm, text  # noqa: F401
 from tests.stages.small_tasks import bytes_of
-from tests.test_outside_tasks import killed
 
 MODULE = '''
 """Learns the targets alone that a datastore holds seldom."""

@@ -40,8 +40,8 @@ from stages.models.weights import load_model
 from stages.registry import Part
 from stages.text.simple_tokenizers import WordTokenizer
 from stages.tokenize import TOKENS
+from tests.builders.rewritten import rewritten
 from tests.cli.conftest import Memlm, logs, memlm, told  # noqa: F401
-from tests.stages.artifacts.test_reading import rewritten
 
 V, EOS, LONGEST = 24, 0, 7
 

@@ -23,6 +23,7 @@ from stages.methods.stream.config import TaskSettings
 from stages.methods.stream.memory import KeepsDocuments
 from stages.registry import Part
 from stages.training.loop import Trainer
+from tests.builders.kills import killed
 from tests.cli.conftest import Memlm, logs, memlm  # noqa: F401
 from tests.stages.methods.stream.contract import TaskMethodContract
 from tests.stages.methods.stream.updates import Watched as Watch
@@ -159,9 +160,3 @@ def test_a_plugin_is_trained_killed_resumed_and_scored_by_the_command(
     scored = json.loads(memlm("evaluate-tasks", parts.reference, "--json").out)["metrics"]
     (row,) = scored["rows"]
     assert scored["method"] == registered and row["matrix"][-1][-1] > row["matrix"][0][-1]
-
-
-def killed(trainer: Trainer, last: int, update: Any) -> None:
-    if trainer.progress.step == last:
-        raise KeyboardInterrupt
-    update(trainer)

@@ -16,10 +16,8 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import UsageError
-from stages.evaluation import plan
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
-from stages.memory import weight_network
 from stages.memory.readers.settings import GRID
 from stages.memory.weight_network import WeightPositions
 from stages.registry import Part
@@ -31,10 +29,11 @@ from stages.retrieval.weights.composition import Weight
 from stages.retrieval.weights.grid import Grid
 from stages.retrieval.weights.per_context import PerContext
 from stages.search.config import IndexConfig
+from tests.builders.evaluations import made, slow_plain
+from tests.builders.limits import limit
 from tests.cli.conftest import Memlm, logs, memlm
 from tests.oracles import knn_lm as oracle
 from tests.stages.small_store import array, small_model, small_tokens
-from tests.stages.test_evaluate import made, slow_plain
 
 __all__ = ["logs", "memlm"]
 
@@ -119,8 +118,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The registry line; and weights of a few hundred tokens are read, whatever they gain."""
     monkeypatch.setitem(WEIGHTS.targets, "match", "tests.test_outside_weights:MatchLength")
     monkeypatch.setitem(WEIGHTS.targets, "nearest", NEAREST)
-    monkeypatch.setattr(weight_network, "SHORTEST", 10)
-    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+    limit(monkeypatch, min_positions_of_fit=10, errors_of_gain=-math.inf)
 
 
 @dataclass(frozen=True)
@@ -162,7 +160,7 @@ class SlowSplit:
 def test_it_is_fitted_read_and_reported_like_any_other(
     memlm: Memlm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokens_per_shard: int
 ) -> None:
-    monkeypatch.setattr(plan, "MOST_TOKENS_PER_SHARD", tokens_per_shard)
+    limit(monkeypatch, tokens_per_shard=tokens_per_shard)
     store = Store(tmp_path / "store")
     model = small_model(
         store, small_tokens(store, lengths={"train": 900, "valid": 100, "test": 120}, seed=2)

@@ -7,7 +7,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make, plan
+from stages.artifacts.make import make
+from stages.artifacts.resolved_work import plan
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.config import StageConfig

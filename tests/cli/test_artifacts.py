@@ -15,26 +15,11 @@ from stages.artifacts.lock import hold_lock
 from stages.artifacts.store import Store
 from stages.numbers import size
 from stages.reporting import Silent
+from tests.builders.limits import limit
+from tests.builders.small_commands import Lineage, made
 from tests.cli.conftest import Memlm
 
-SMALL = [
-    *("--steps", "2", "--segment-length", "16", "--batch-tokens", "32"),
-    *("--set", "model.layers=1", "--set", "model.width=16", "--set", "model.heads=2"),
-]
-
-
-class Lineage:
-    """References of the first three stages on one text."""
-
-    def __init__(self, memlm: Memlm, text: Path) -> None:
-        self.tokens = memlm("tokenize", "--train", text, "--name", "small").reference
-        self.model = memlm("train", self.tokens, *SMALL).reference
-        self.datastore = memlm("build-datastore", self.model).reference
-
-
-@pytest.fixture
-def made(memlm: Memlm, text: Path) -> Lineage:
-    return Lineage(memlm, text)
+__all__ = ["made"]
 
 
 @pytest.fixture
@@ -173,7 +158,7 @@ def test_copies_go_to_a_bucket_and_come_back(
 def test_verify_shows_how_many_bytes_it_has_read(
     memlm: Memlm, store: Store, made: Lineage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_LINES", -1.0)
+    limit(monkeypatch, seconds_between_lines=-1.0)
     monkeypatch.setattr("memlm_cli.work.artifacts.MEGABYTE", 1)
     monkeypatch.setattr("stages.artifacts.checksums.BLOCK", 100)
     ended = memlm("artifacts", "verify", made.tokens, made.model)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import SMALL
 
 HEAVY = {
     "numpy",

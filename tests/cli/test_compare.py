@@ -14,8 +14,9 @@ import pytest
 from memlm_cli.work.compare import comparison_text
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from tests.builders.limits import limit
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm, largest_file
-from tests.cli.test_artifacts import SMALL
 from tests.stages.comparison.made import corpus, report
 
 TEXT = {"train": "a a b c [x]\n", "valid": "a\n", "test": "a b\nc [x]\nb\n"}
@@ -82,18 +83,15 @@ def test_no_file_is_cut_where_the_disk_is_full(
 @pytest.fixture(autouse=True)
 def lines_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of some lines, each a document, that are drawn one by one."""
-    monkeypatch.setattr("stages.evaluation.figures.places.SHORTEST_GROUP", 1)
-    monkeypatch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
-    monkeypatch.setattr("stages.reports.remarks.gains.FEWEST_UNITS", 2)
+    limit(monkeypatch, group_tokens=1, min_units=2, min_units_of_remark=2)
 
 
 def test_it_shows_how_far_it_is(
     memlm: Memlm, root: Path, made: Reports, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_LINES", -1.0)
-    monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_TICKS", 1000.0)
+    limit(monkeypatch, seconds_between_lines=-1.0, seconds_between_ticks=1000.0)
     monkeypatch.setattr("stages.evaluation.figures.intervals.DRAWS_AT_ONCE", 6)
-    monkeypatch.setattr("stages.comparison.compare.TOKENS_WRITTEN", 3)
+    limit(monkeypatch, tokens_written=3)
     monkeypatch.setattr(
         "memlm_cli.progress.Work.line", lambda work: f"{work.done}/{work.total} {work.unit}"
     )

@@ -14,6 +14,7 @@ import pytest
 from memlm_cli.console import answer, answer_part, say
 from memlm_cli.progress import ConsoleReporter
 from memlm_cli.tables import show_table
+from tests.builders.limits import limit
 from tests.cli.conftest import Screen
 
 FIGURES = re.compile(r"\d[\d:,.]*\b")
@@ -294,14 +295,14 @@ def test_a_bar_counts_seconds_while_nothing_is_reported(monkeypatch: pytest.Monk
 
 
 def test_ticks_come_by_themselves_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_TICKS", 0.001)
+    limit(monkeypatch, seconds_between_ticks=0.001)
     monkeypatch.setattr("sys.stderr", screen := Screen())
     clock = Clock()
     with ConsoleReporter("inspect", clock):
         clock.now = 3.0
-        limit = time.monotonic() + 10
+        deadline = time.monotonic() + 10
         while "working" not in screen.getvalue():
-            assert time.monotonic() < limit
+            assert time.monotonic() < deadline
     for thread in enumerate_threads():
         if thread.name == "ticks":
             thread.join(10.0)

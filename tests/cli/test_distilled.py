@@ -13,8 +13,8 @@ from memlm_cli import notebook
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.inspection.settings import Request
+from tests.builders.distilled import trained
 from tests.cli.conftest import Memlm
-from tests.stages.methods.test_distilled import trained
 from tests.stages.small_text import built_index, found_neighbors, text_tokens
 
 TEXT = "the cat sees the dog and"

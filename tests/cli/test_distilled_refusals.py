@@ -7,8 +7,8 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from tests.builders.distilled import trained
 from tests.cli.conftest import Memlm
-from tests.stages.methods.test_distilled import trained
 from tests.stages.small_text import built_index, found_neighbors, text_model, text_tokens
 
 TRAIN = ("train", "--precision", "fp32", "--steps", 1, "--batch-tokens", 16)

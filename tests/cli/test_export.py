@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import SMALL
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.builders.hub_corpora import CARD, TRAIN
 from tests.fake_hub import COMMIT, serving
 from tests.stages.pretrained.tiny import saved
-from tests.stages.tokenization.test_corpora import CARD, TRAIN
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

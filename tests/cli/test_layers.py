@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stages.models import NAMED
+from tests.builders.layer_options import ENTRIES, KEYS, NGRAMS, SIGNAL, chosen
 from tests.cli.conftest import Memlm
 
 SMALL = (
@@ -24,23 +25,8 @@ SMALL = (
 )
 FIXED = ("--memory", "external:k=4,temperature=1,lambda=0.2")
 """A memory with no weight that is tuned."""
-KEYS = {"name": "product-keys", "layers": "[1]", "sub_keys": 4, "neighbors": 2}
 
 SLOTS = {"name": "compressive", "long_length": 6}
-
-NGRAMS = {"name": "hashed-ngrams", "layers": "[1]", "slots": 60, "heads": 2}
-
-ENTRIES = {"name": "memorizing", "layers": "[2]", "long_length": 20, "neighbors": 4}
-
-SIGNAL = {"name": "infinity", "layers": "[2]", "basis": 8, "samples": 6}
-
-
-def chosen(place: str, settings: dict[str, object]) -> list[str]:
-    return [
-        part
-        for name, value in settings.items()
-        for part in ("--set", f"model.{place}.{name}={value}")
-    ]
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stages.memory import weight_network
+from tests.builders.limits import limit
+from tests.builders.translation_commands import model, pairs, prefix
 from tests.cli.conftest import Memlm
-from tests.cli.test_translation import model, pairs, prefix
 
 __all__ = ["model", "pairs", "prefix"]
 POLICIES = ("lambda=learned", "lambda=learned,searched=0.5", "lambda=adaptive", "lambda=distance")
@@ -16,8 +16,7 @@ POLICIES = ("lambda=learned", "lambda=learned,searched=0.5", "lambda=adaptive", 
 @pytest.fixture(autouse=True)
 def always_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights of a hundred tokens are read, whatever they gain."""
-    monkeypatch.setattr(weight_network, "SHORTEST", 1)
-    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+    limit(monkeypatch, min_positions_of_fit=1, errors_of_gain=-math.inf)
 
 
 @pytest.mark.parametrize("source", ["external", "similar-pairs"])

@@ -18,8 +18,9 @@ from memlm_cli.app import app
 from memlm_cli.console import answer_part
 from memlm_cli.progress import not_working, telling
 from stages.artifacts.store import Store
+from tests.builders.limits import limit
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm, Screen
-from tests.cli.test_artifacts import SMALL
 from tests.stages.pretrained.tiny import saved
 from tests.stages.small_text import built_index, story, text_model, text_tokens
 
@@ -208,8 +209,7 @@ def watched_screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 
 def show_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memlm_cli.progress.QUIET_SECONDS", 0.0)
-    monkeypatch.setattr("memlm_cli.progress.SECONDS_BETWEEN_TICKS", 0.01)
+    limit(monkeypatch, quiet_seconds=0.0, seconds_between_ticks=0.01)
 
 
 def held_up(original: Callable[..., Any], seen: Callable[[], bool]) -> Callable[..., Any]:

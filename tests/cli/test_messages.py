@@ -16,8 +16,8 @@ from memlm_cli.console import printable
 from memlm_cli.exit_codes import failure_of, resumable
 from memlm_cli.progress import Work
 from stages.interrupts import Terminated
+from tests.builders.layer_options import ENTRIES, KEYS, NGRAMS, SIGNAL, chosen
 from tests.cli.conftest import Memlm
-from tests.cli.test_layers import ENTRIES, KEYS, NGRAMS, SIGNAL, chosen
 from tests.snapshot import kept
 
 WORDING = Path(__file__).parent / "messages.txt"

@@ -16,8 +16,8 @@ import pytest
 from memlm_cli import notebook as memlm
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import SMALL
 from tests.notebooks import TOPLEVEL, executed
 from tests.stages.small_text import built_index, text_model, text_tokens
 

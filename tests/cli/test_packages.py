@@ -8,8 +8,8 @@ import pytest
 
 from memlm_cli.exit_codes import failure_of
 from memlm_cli.packages import installation
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import SMALL
 
 WITHOUT_FAISS = (
     "import sys; sys.modules['faiss'] = None; from memlm_cli.app import main; sys.exit(main())"

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from stages.artifacts.store import Store
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import SMALL
 
 
 def test_each_stage_reads_what_the_one_before_printed(

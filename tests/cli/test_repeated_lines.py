@@ -9,8 +9,8 @@ import pytest
 
 from stages.artifacts.store import Store
 from stages.evaluation.figures.texts import repeated_tokens, whole_split
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import SMALL
 from tests.oracles import text as oracle
 
 LONG = 130

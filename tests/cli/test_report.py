@@ -20,8 +20,8 @@ from memlm_cli.reproduce import script
 from pipelines.options import differences
 from stages.artifacts.store import Store
 from stages.pages.lineage import find_reports, lineage_of
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import SMALL
 from tests.stages.pages.made import Outline
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.small_commands import Lineage, made
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import Lineage, made
 
 pytest.importorskip("obstore")
 for package in ("moto", "flask", "flask_cors"):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from stages.artifacts.store import Store
+from tests.builders.limits import limit
+from tests.builders.small_commands import SMALL
 from tests.cli.conftest import Memlm
-from tests.cli.test_artifacts import SMALL
 
 WORKING = """
 import sys, time
@@ -160,7 +161,7 @@ def test_several_workers_end_with_an_interrupted_command_and_the_next_goes_on(
     text, store = tmp_path / "text.txt", Store(tmp_path / "store")
     text.write_text("a line of nineteen.\n" * 1000)
     arguments = ["tokenize", "--train", str(text), "--tokenizer", "byte"]
-    monkeypatch.setattr("stages.text.spool.SHARD_CHARACTERS", 100)
+    limit(monkeypatch, shard_characters=100)
     reference = memlm(*arguments, "--store", tmp_path / "alone").reference
     command = [sys.executable, "-c", IN_SMALL_SHARDS, *arguments, "--workers", "2"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

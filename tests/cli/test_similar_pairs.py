@@ -12,11 +12,11 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
-from stages.memory import weight_network
 from stages.models.weights import load_model
 from stages.retrieval.weights.distance import MAX_WEIGHT, REACHES
+from tests.builders.limits import limit
+from tests.builders.translation_commands import model, pairs, prefix, split_arrays, tokens
 from tests.cli.conftest import Memlm
-from tests.cli.test_translation import model, pairs, prefix, split_arrays, tokens
 from tests.oracles import encoder_decoder as oracle
 from tests.oracles.bm25 import lucene_scores
 
@@ -102,8 +102,7 @@ def test_tokens_read_the_pairs_found_for_their_sentence_as_loops_say(
 def test_a_weight_falls_with_the_distance_as_loops_say(
     model: str, tokens: str, tmp_path: Path, memlm: Memlm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weight_network, "SHORTEST", 5)
-    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+    limit(monkeypatch, min_positions_of_fit=5, errors_of_gain=-math.inf)
     store = Store(tmp_path / "store")
     reading = f"similar-pairs:pairs={PAIRS},k={K},temperature={TAU},lambda=distance"
     ended = memlm("evaluate", model, "--memory", reading, "--beam", 2, "--json")

@@ -4,6 +4,7 @@ import pytest
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
+from tests.builders.limits import limit
 from tests.stages.small_store import small_model, small_tokens
 
 
@@ -17,15 +18,13 @@ def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Evaluations in shards of two windows, so that histories are handed on; recent entries in
     chunks of a few.
     """
-    monkeypatch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
-    monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
-    monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
+    limit(monkeypatch, tokens_per_shard=16, chunk_entries={"cpu": 40}, min_chunk_positions=3)
 
 
 @pytest.fixture
 def checked_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conditions are checked at several positions of each shard."""
-    monkeypatch.setattr("stages.evaluation.figures.conditions.POSITIONS", 12)
+    limit(monkeypatch, conditions_checked=12)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from stages.encoding.key_encoder import KeyEncoder
 from stages.errors import ArtifactError, UsageError
 from stages.examples.cutting import WindowSettings
 from stages.models.weights import load_model
+from tests.builders.limits import limit
 from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import EOS, array, small_model, small_tokens
 
@@ -89,7 +90,7 @@ def test_metrics_and_resolved_settings_are_kept(store, model):
 
 def test_several_shards_give_what_one_gives(store, model, monkeypatch):
     whole = build(store, model, dtype="float32", context=7, stride=3)
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 10)
+    limit(monkeypatch, shard_bytes=32 * 10)
     other = Store(store.root.parent / "other")
     parts = build(
         other, small_model(other, small_tokens(other)), dtype="float32", context=7, stride=3
@@ -101,7 +102,7 @@ def test_several_shards_give_what_one_gives(store, model, monkeypatch):
 
 
 def test_an_interrupted_build_goes_on_and_gives_the_same_bytes(store, model, monkeypatch):
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 16 * 24)
+    limit(monkeypatch, shard_bytes=16 * 24)
     encoded = []
     original = KeyEncoder.encode
 
@@ -149,7 +150,7 @@ def one_pass(model, split, windows):
 def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_stopped(
     store, monkeypatch, backbone, read
 ):
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 24)
+    limit(monkeypatch, shard_bytes=32 * 24)
     model = small_model(store, small_tokens(store), model=backbone)
     original, left = KeyEncoder.encode, [2]
 
@@ -173,7 +174,7 @@ def test_a_backbone_that_carries_state_reads_a_split_once_and_goes_on_where_it_s
 def test_a_kill_at_any_shard_leaves_the_state_that_the_next_run_begins_with(
     store, monkeypatch, backbone, logged
 ):
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 16)
+    limit(monkeypatch, shard_bytes=32 * 16)
     model = small_model(store, small_tokens(store), model=backbone)
     whole = build(store, model, dtype="float32", key="hidden")
     store.remove(whole.reference)
@@ -190,7 +191,7 @@ def interrupted(*_):
 
 
 def test_shards_that_are_damaged_are_made_again_without_the_states_before_them(store, monkeypatch):
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 10)
+    limit(monkeypatch, shard_bytes=32 * 10)
     model = small_model(store, small_tokens(store), model=XL)
     whole = build(store, model, dtype="float32")
     store.remove(whole.reference)

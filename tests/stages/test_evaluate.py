@@ -1,4 +1,3 @@
-import json
 import math
 import subprocess
 import sys
@@ -7,34 +6,29 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution, Inputs
+from stages.artifacts.stage import Inputs
 from stages.artifacts.store import Store
 from stages.comparison.compare import against_baseline, compare
 from stages.comparison.settings import ComparisonSettings
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate
-from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.work import EvaluateWork
-from stages.examples.windows import document_windows, windows
 from stages.index import BuildIndex
 from stages.inspection.request import reported_readings
-from stages.models.weights import load_model
 from stages.needs import matching_memory
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.reports.fields import FIELDS
-from stages.retrieval.weights import grid
 from stages.retrieval.weights.grid import Grid
 from stages.search.config import IndexConfig
 from stages.search.distances import exact_distances
+from tests.builders.evaluations import evaluated, made, metrics, slow_plain
+from tests.builders.limits import limit
 from tests.oracles import knn_lm as oracle
 from tests.stages.notes import Notes
-from tests.stages.small_store import EOS, array, small_model, small_tokens
+from tests.stages.small_store import array, small_model, small_tokens
 
 LINES = "external:k=6,lambda=0.3,temperature=2"
 
@@ -45,7 +39,7 @@ def intervals_of_few():
     all the same.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
+        limit(patch, min_units=2)
         yield
 
 
@@ -62,56 +56,6 @@ def index(store: Store, datastore: Artifact) -> Artifact:
 @pytest.fixture(scope="module")
 def neighbors(store: Store, index: Artifact) -> Artifact:
     return made(store, PrecomputeNeighbors(), NeighborsConfig(k=16), index)
-
-
-def made(store, stage, config, source, reporter=None, **references) -> Artifact:
-    execution = Execution() if reporter is None else Execution(reporter=reporter)
-    given = {"source": source.reference} | {n: a.reference for n, a in references.items()}
-    return make(stage, config, given, store, execution).artifact
-
-
-def evaluated(
-    store,
-    source,
-    *memory,
-    reporter=None,
-    tokens=None,
-    index=None,
-    neighbors=None,
-    baseline=None,
-    **settings,
-):
-    others = {"tokens": tokens, "index": index, "neighbors": neighbors, "baseline": baseline}
-    references = {name: artifact for name, artifact in others.items() if artifact is not None}
-    config = EvaluateConfig(memory=memory or None, **settings)
-    return made(store, Evaluate(), config, source, reporter, **references)
-
-
-def metrics(report: Artifact) -> dict:
-    return json.loads((report.path / "metrics.json").read_text())
-
-
-def slow_plain(model: Artifact, split: str, context=8, stride=8, documents=False) -> np.ndarray:
-    """log p of every token, and its key, one window at a time."""
-    language_model = load_model(model.path, "cpu")
-    tokens = model.input("tokens")
-    ids = array(tokens, "tokens.zarr", f"{split}/ids").astype(np.int64)
-    offsets = array(tokens, "tokens.zarr", f"{split}/doc_offsets")
-    inputs = np.concatenate(([EOS], ids[:-1]))
-    plan = (
-        document_windows(offsets, context, stride, 0, len(ids))
-        if documents
-        else windows(len(ids), context, stride)
-    )
-    log_p, keys = [], []
-    for w in plan:
-        with torch.no_grad():
-            seen = language_model.encode(torch.from_numpy(inputs[None, w.start : w.stop]))
-            rows = slice(w.scored_from - w.start, None)
-            dense = language_model.log_probs(seen.hidden[0, rows]).double().numpy()
-        log_p += [row[i] for row, i in zip(dense, ids[w.scored_from : w.stop], strict=True)]
-        keys += list(seen.ffn_input[0, rows].numpy().astype(np.float16))
-    return np.array(log_p), np.array(keys), ids
 
 
 def slow_knn_lm(model, datastore, split, k, lam, temperature, metric="l2", own=False):
@@ -312,7 +256,7 @@ def test_memory_that_only_costs_is_switched_off_and_the_report_says_so(store, mo
 @pytest.mark.parametrize("together", [10_000, 1])
 def test_a_row_of_two_memories_keeps_the_one_that_helps(tmp_path, together, monkeypatch):
     """Whether all points are tried, or the readings are tuned in turn."""
-    monkeypatch.setattr(grid, "TRIED_TOGETHER", together)
+    limit(monkeypatch, points_together=together)
     store = Store(tmp_path)
     model = small_model(store, small_tokens(store))
     useless, useful = "long:size=1,theta=5,lambda=tune", "long:size=40,theta=0,lambda=tune"
@@ -367,7 +311,7 @@ def test_every_row_counts_the_time_of_the_distances_that_it_reads(store, index, 
         return exact_distances(*arguments)
 
     monkeypatch.setattr("stages.retrieval.scored_range.exact_distances", slowly)
-    monkeypatch.setattr("stages.evaluation.figures.conditions.POSITIONS", 0)
+    limit(monkeypatch, conditions_checked=0)
     report = evaluated(store, index, *["external:k=5,lambda=0.3,similarity=dot"] * 2, context=5)
     assert len(calls) == 1
     assert all(row["tokens_per_second"] <= 35 / 0.3 for row in metrics(report)["rows"][1:])
@@ -472,7 +416,7 @@ def test_every_change_has_the_interval_that_compare_finds(store, model, index, m
     low, high = (1 / (1 + edge) - 1 for edge in reversed(against[1]["interval"]))
     turned = against[1]["interval"] if lowest[0]["row"] == "plain" else [low, high]
     assert above[1]["above_lowest"] == pytest.approx(turned)
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 13)
+    limit(monkeypatch, tokens_per_shard=13)
     parts = evaluated(store, index, LINES, context=4, stride=4, save_token_scores=True)
     alone = evaluated(store, model, "none", context=4, stride=4, save_token_scores=True)
     found = compare(alone, parts, ComparisonSettings(most=0, around=0))
@@ -515,7 +459,7 @@ def test_a_baseline_is_of_the_same_tokens_and_its_first_row_is_kept(store, model
 
 def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
     whole = evaluated(store, neighbors, save_token_scores=True, stride=4)
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 13)
+    limit(monkeypatch, tokens_per_shard=13)
     other = Store(store.root.parent / "parts")
     for name in ("tokens", "model", "datastore", "index", "neighbors"):
         (other.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -534,14 +478,14 @@ def test_several_shards_give_what_one_gives(store, neighbors, monkeypatch):
 def test_shards_of_a_slow_model_have_fewer_tokens(store, model, monkeypatch):
     """They are cut by the arithmetic of their windows, which overlap by half here."""
     weights = model.metrics["parameters"]
-    monkeypatch.setattr(evaluation_plan, "ARITHMETIC_PER_SHARD", 2 * weights * 2 * 16.5)
+    limit(monkeypatch, arithmetic_per_shard=2 * weights * 2 * 16.5)
     report = evaluated(store, model, "none", context=8, stride=4)
     scored = metrics(report)["tokens"]
     assert len(list((report.path / "scores.zarr/logp/c").iterdir())) == -(-scored // 16)
 
 
 def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
+    limit(monkeypatch, tokens_per_shard=16)
     ran, original, budget = [], EvaluateWork.run_shard, [4]
 
     def run_shard(self, job, work, shard):
@@ -565,7 +509,7 @@ def test_an_interrupted_evaluation_repeats_no_shard(store, index, monkeypatch):
 
 
 def test_settings_are_chosen_once_and_scored_with_when_resumed(store, neighbors, monkeypatch):
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
+    limit(monkeypatch, tokens_per_shard=16)
     spec, settings = "external:k=4,lambda=tune,temperature=tune", {"save_token_scores": True}
     whole = evaluated(store, neighbors, spec, **settings)
     told, files = metrics(whole), whole.manifest.files
@@ -764,7 +708,7 @@ def test_memory_covers_the_text_that_is_sorted_unless_there_is_too_much_of_it(ro
 @pytest.mark.parametrize("fewest", [3, 20])
 def test_pointers_take_the_place_of_searches(store, model, index, monkeypatch, fewest):
     """Against a walk from token to token; where too many are wanted all are searched for."""
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
+    limit(monkeypatch, tokens_per_shard=16)
     report = evaluated(
         store,
         index,

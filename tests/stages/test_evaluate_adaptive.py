@@ -11,13 +11,13 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.index import BuildIndex
-from stages.memory import weight_network
 from stages.search.config import IndexConfig
+from tests.builders.evaluations import evaluated, made, metrics, slow_plain
+from tests.builders.limits import limit
 from tests.oracles import adaptive as oracle
 from tests.oracles import knn_lm
 from tests.oracles import learned_weight as features
 from tests.stages.small_store import array
-from tests.stages.test_evaluate import evaluated, made, metrics, slow_plain
 
 K, TAU = 6, 2.0
 SPEC = f"external:k={K},lambda=adaptive,temperature={TAU:g}"
@@ -36,8 +36,7 @@ def index(store: Store, model: Artifact) -> Artifact:
 def test_every_token_is_read_with_the_neighbours_of_its_context(
     store, model, index, monkeypatch
 ) -> None:
-    monkeypatch.setattr(weight_network, "SHORTEST", 1)
-    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+    limit(monkeypatch, min_positions_of_fit=1, errors_of_gain=-math.inf)
     report = evaluated(store, index, SPEC, save_token_scores=True)
     found, datastore = report.json("choice-network.json"), index.input("datastore")
     assert found["numbers"] == [1, 2, 4, 6] and found["network"] is not None
@@ -65,8 +64,7 @@ def test_every_token_is_read_with_the_neighbours_of_its_context(
 
 
 def test_a_context_that_finds_nothing_is_read_by_the_model_alone(store, index, monkeypatch) -> None:
-    monkeypatch.setattr(weight_network, "SHORTEST", 1)
-    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
+    limit(monkeypatch, min_positions_of_fit=1, errors_of_gain=-math.inf)
     settings = {"split": "train", "exclude": "window:1000", "save_token_scores": True}
     report = evaluated(store, index, SPEC, **settings)
     assert report.json("choice-network.json")["network"] is not None

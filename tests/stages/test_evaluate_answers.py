@@ -22,9 +22,9 @@ from stages.text.config import Records, TokenizeConfig
 from stages.tokenize import Tokenize
 from stages.train import Train
 from stages.training.config import TrainConfig
+from tests.builders.task_scores import scored
 from tests.stages.methods.stream.contract import SMALLER
 from tests.stages.small_tasks import keys_of, stream_config, stream_model
-from tests.stages.test_evaluate_tasks import scored
 
 NAMES = ("ann", "bob", "cy", "dee")
 PLACES = ("rome", "paris", "oslo")

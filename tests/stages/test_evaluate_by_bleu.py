@@ -10,9 +10,9 @@ from stages.errors import UsageError
 from stages.pages.lineage import Member
 from stages.pages.source import ReportSource
 from stages.pages.tables import bleu_tables
+from tests.builders.translations import evaluated, index
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_text import text_model, text_tokens
-from tests.stages.test_evaluate_translations import evaluated, index
 
 __all__ = ["index"]
 GRID = "external:k=1/2,temperature=0.01/100,lambda=0.1/0.999"

@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.evaluate import Evaluate
-from stages.evaluation.config import EvaluateConfig
+from tests.builders.decoders import evaluated, log_p
 from tests.stages.notes import Notes
-from tests.stages.small_store import VOCABULARY, array, small_model, small_tokens
+from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 from tests.stages.small_text import built_index
 
 SIZES = {"vocab_size": VOCABULARY, "width": 8, "dropout": 0.0}
@@ -31,19 +28,6 @@ def student(store: Store, backbone: str, **settings: Any) -> Artifact:
     return small_model(
         store, small_tokens(store), model=STUDENTS[backbone], segment_length=4, seed=5, **settings
     )
-
-
-def evaluated(store: Store, model: Artifact, *memory: str, **settings: Any) -> Artifact:
-    reporter = settings.pop("reporter", None)
-    config = EvaluateConfig.model_validate(
-        {"memory": memory, "save_token_scores": True, "precision": "fp32"} | settings
-    )
-    execution = Execution(device="cpu") if reporter is None else Execution("cpu", reporter=reporter)
-    return make(Evaluate(), config, {"source": model.reference}, store, execution).artifact
-
-
-def log_p(report: Artifact, name: str = "logp") -> np.ndarray:
-    return array(report, "scores.zarr", name).astype(np.float64)
 
 
 @pytest.mark.parametrize("backbone", STUDENTS)

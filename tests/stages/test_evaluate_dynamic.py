@@ -20,6 +20,7 @@ from stages.evaluation.work import EvaluateWork
 from stages.examples.cutting import WindowSettings
 from stages.inspection.request import given_readings, reported_readings
 from stages.models.weights import load_model
+from tests.builders.limits import limit
 from tests.oracles import dynamic as oracle
 from tests.stages.slow_evaluation import evaluated, metrics, vocabulary_scores
 from tests.stages.small_store import VOCABULARY, array, remembering, small_model, small_tokens
@@ -47,7 +48,7 @@ def test_losses_are_those_of_the_equations_over_200_segments(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments of five tokens of an LSTM; shards hand the weights on."""
-    monkeypatch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 333)
+    limit(monkeypatch, tokens_per_shard=333)
     tokens = small_tokens(store, lengths=LENGTHS)
     model = small_model(store, tokens, model=LSTM)
     loaded = load_model(model.path, "cpu")

@@ -8,17 +8,16 @@ import pytest
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
-from stages.evaluation import plan as evaluation_plan
 from stages.index import BuildIndex
-from stages.memory import weight_network
 from stages.neighbors import PrecomputeNeighbors
 from stages.retrieval.grammar import parse_reading
 from stages.retrieval.sources.amounts import SIZE
 from stages.search.config import IndexConfig, NeighborsConfig
+from tests.builders.evaluations import made
+from tests.builders.limits import limit
 from tests.oracles.suffixes import contexts, shared
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import array, small_model, small_tokens
-from tests.stages.test_evaluate import made
 
 TEMPERATURE, WEIGHT = 0.7, 0.3
 NUMBERS = f"matches=400,temperature={TEMPERATURE},lambda={WEIGHT}"
@@ -31,7 +30,7 @@ def index(store: Store, model: Artifact) -> Artifact:
 
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
+    limit(monkeypatch, tokens_per_shard=16)
     monkeypatch.setattr("stages.retrieval.sources.source.CHUNK_ENTRIES", {"cpu": 2000})
 
 
@@ -111,8 +110,7 @@ def test_of_its_own_text_a_token_does_not_find_what_is_excluded(
 def test_weights_by_length_are_fitted_on_valid_and_read(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weight_network, "SHORTEST", 10)
-    monkeypatch.setattr(weight_network, "SIGNIFICANT", -np.inf)
+    limit(monkeypatch, min_positions_of_fit=10, errors_of_gain=-np.inf)
     model = small_model(
         store, small_tokens(store, lengths={"train": 300, "valid": 200, "test": 50}, seed=3)
     )

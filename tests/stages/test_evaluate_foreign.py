@@ -11,10 +11,10 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.work import EvaluateWork
 from stages.index import BuildIndex
 from stages.search.config import IndexConfig
+from tests.builders.limits import limit
 from tests.oracles import knn_lm
 from tests.oracles import neural_cache as oracle
 from tests.stages.kills import made_in_pieces, states
@@ -102,7 +102,7 @@ def test_either_memory_is_read_as_its_own_model_sees_the_stream(
     np.testing.assert_allclose(scores, want, atol=5e-4)
     assert len(list((parts.path / "scores.zarr/logp/c").iterdir())) > 2
     store.remove(parts.reference)
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 1 << 15)
+    limit(monkeypatch, tokens_per_shard=1 << 15)
     whole = run(model, encoder, EXTERNAL, LONG, split=split, exclude="self")
     np.testing.assert_allclose(array(whole, "scores.zarr", "logp"), scores, atol=1e-4)
     assert metrics(whole)["retrieval_accuracy"] == accuracy
@@ -118,7 +118,7 @@ def test_a_kill_at_any_shard_leaves_the_states_that_the_next_run_begins_with(
     """The cache reaches back one shard, so the states of two are kept of a split, beside those of
     two under way.
     """
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 8)
+    limit(monkeypatch, tokens_per_shard=8)
     memory = EXTERNAL.replace("0.3", "0.1/0.3"), "long:size=6,theta=0.4,lambda=0.2/0.4"
     whole = run(model, encoder, *memory)
     told = metrics(whole)
@@ -136,7 +136,7 @@ def test_a_kill_at_any_shard_leaves_the_states_that_the_next_run_begins_with(
 
 
 def test_a_damaged_shard_is_scored_again_without_the_states_before_it(store, run, monkeypatch):
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 4)
+    limit(monkeypatch, tokens_per_shard=4)
     memory = EXTERNAL, "long:size=6,theta=0.4,lambda=0.2"
     whole = run("lstm", "other-lstm", *memory)
     store.remove(whole.reference)

@@ -12,9 +12,9 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.work import EvaluateWork
 from stages.tokenize import Tokenize, TokenizeConfig
+from tests.builders.limits import limit
 from tests.oracles import last_word as words_oracle
 from tests.oracles import neural_cache as oracle
 from tests.oracles.text import documents, word_vocabulary
@@ -85,9 +85,7 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 @pytest.fixture(autouse=True)
 def short_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", SHARD)
-    monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
-    monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
+    limit(monkeypatch, tokens_per_shard=SHARD, chunk_entries={"cpu": 40}, min_chunk_positions=3)
 
 
 def _text(passages: list[str]) -> str:
@@ -241,7 +239,7 @@ def test_last_words_alone_are_tuned_on(store, tokens, backbone, tokenizer, spec,
 def test_readings_tuned_in_turn_leave_nothing_to_gain_from_one_of_them(
     store, tokens, backbone, monkeypatch
 ):
-    monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
+    limit(monkeypatch, points_together=1)
     model = model_of(store, tokens["word"], backbone)
     report = evaluated(store, model, JOINT, LATER, score="last-word")
     valid, spans = Slow(model, "valid"), last_words(tokens["word"], "valid")

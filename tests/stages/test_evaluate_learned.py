@@ -11,7 +11,6 @@ from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.encoding.carried_state import CarriedState
 from stages.errors import UsageError
-from stages.evaluation import plan as evaluation_plan
 from stages.evaluation.work import EvaluateWork
 from stages.generation.stream import dense_log_probs
 from stages.index import BuildIndex
@@ -19,16 +18,16 @@ from stages.inspection.inspect import inspect_passages
 from stages.inspection.reading import load_reader
 from stages.inspection.request import PASSAGE, Passage, find
 from stages.inspection.settings import Request
-from stages.memory import weight_network
 from stages.models.weights import load_model
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.neighbors import IndexSearch
 from stages.search.config import IndexConfig
+from tests.builders.evaluations import evaluated, made, metrics, slow_plain
+from tests.builders.limits import limit
 from tests.oracles import knn_lm
 from tests.oracles import learned_weight as oracle
 from tests.stages.small_store import EOS, array
-from tests.stages.test_evaluate import evaluated, made, metrics, slow_plain
 
 SPEC = "external:k=6,lambda=learned,temperature=2"
 CACHE = "long:size=5,theta=1,lambda=0.2"
@@ -47,9 +46,7 @@ def index(store: Store, model: Artifact) -> Artifact:
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Networks learned from forty tokens are read, whatever they gain; shards are of two windows."""
-    monkeypatch.setattr(weight_network, "SHORTEST", 1)
-    monkeypatch.setattr(weight_network, "SIGNIFICANT", -math.inf)
-    monkeypatch.setattr(evaluation_plan, "MOST_TOKENS_PER_SHARD", 16)
+    limit(monkeypatch, min_positions_of_fit=1, errors_of_gain=-math.inf, tokens_per_shard=16)
 
 
 def slow_inputs(
@@ -109,7 +106,7 @@ def test_beside_it_stands_the_best_weight_for_all(store, index):
 
 
 def test_one_weight_is_read_where_the_network_does_not_gain_for_sure(store, index, monkeypatch):
-    monkeypatch.setattr(weight_network, "SIGNIFICANT", math.inf)
+    limit(monkeypatch, errors_of_gain=math.inf)
     report = evaluated(store, index, SPEC.replace("k=6", "k=7"))
     told = metrics(report)
     assert not told["learned_weight"]["used"] and told["learned_weight"]["held_out_gains"]
@@ -118,7 +115,7 @@ def test_one_weight_is_read_where_the_network_does_not_gain_for_sure(store, inde
 
 
 def test_one_weight_is_read_where_the_tuning_split_is_too_short(store, index, monkeypatch):
-    monkeypatch.setattr(weight_network, "SHORTEST", 1000)
+    limit(monkeypatch, min_positions_of_fit=1000)
     told = metrics(evaluated(store, index, SPEC.replace("k=6", "k=8")))
     assert not told["learned_weight"]["used"] and told["learned_weight"]["held_out_gains"] == []
     assert told["rows"][1]["nll"] == pytest.approx(told["rows"][2]["nll"], abs=1e-6)
@@ -149,7 +146,7 @@ def test_searches_that_are_left_out_are_not_made(store, index, monkeypatch, stor
     whole = evaluated(store, source, SPEC, save_token_scores=True)
     monkeypatch.setattr(IndexSearch, "find", find)
     # The check of conditions searches anew.
-    monkeypatch.setattr("stages.evaluation.figures.conditions.POSITIONS", 0)
+    limit(monkeypatch, conditions_checked=0)
     few = evaluated(store, source, SPEC + ",searched=0.5", save_token_scores=True)
     told, points = metrics(few), metrics(whole)["learned_weight"]["searches"]
     point = told["learned_weight"]["searches"][-1]

@@ -10,10 +10,10 @@ from stages.errors import ArtifactError, UsageError
 from stages.inspection.inspect import inspect_text
 from stages.inspection.request import Request
 from stages.models.weights import load_model
-from tests.stages.methods.test_distilled import trained
+from tests.builders.decoders import evaluated, log_p
+from tests.builders.distilled import trained
 from tests.stages.notes import Notes
 from tests.stages.small_text import built_index, found_neighbors, text_tokens
-from tests.stages.test_evaluate_decoder import evaluated, log_p
 
 MLP = {"layers": 1, "ffn_width": 5}
 

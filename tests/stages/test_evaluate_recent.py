@@ -12,6 +12,7 @@ from stages.artifacts.draft import Draft
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.evaluation.work import EvaluateWork
+from tests.builders.limits import limit
 from tests.stages.slow_evaluation import Slow, evaluated, metrics
 from tests.stages.small_store import (
     REMEMBERING,
@@ -187,7 +188,7 @@ def test_readings_too_many_to_try_together_are_tuned_in_turn(store, transformer,
         "long:size=4,theta=0.5,lambda=0.05/0.2/0.6",
     )
     whole = metrics(evaluated(store, transformer, first, second))
-    monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
+    limit(monkeypatch, points_together=1)
     in_turn = metrics(evaluated(store, transformer, first + ",scope=stream", second, split="valid"))
     again = metrics(
         evaluated(store, transformer, first, second, split="valid", tune_split="valid", context=8)
@@ -200,7 +201,7 @@ def test_readings_too_many_to_try_together_are_tuned_in_turn(store, transformer,
 def test_a_disk_without_room_for_tuning_in_turn_is_found_beforehand(
     store, transformer, monkeypatch
 ):
-    monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
+    limit(monkeypatch, points_together=1)
     told, memory = (
         [],
         ("long:size=30,theta=0/0.5/1,lambda=0.2/0.4", "long:size=4/9,theta=0.5,lambda=0.1"),

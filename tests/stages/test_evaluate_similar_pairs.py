@@ -5,8 +5,9 @@ killed.
 import pytest
 
 from stages.artifacts.artifact import Artifact
+from tests.builders.limits import limit
+from tests.builders.translations import evaluated, index, lines
 from tests.stages.kills import made_in_pieces
-from tests.stages.test_evaluate_translations import evaluated, index, lines
 
 __all__ = ["index"]
 SURE = ("similar-pairs:pairs=2,k=1,temperature=0.01,lambda=0.999",)
@@ -32,7 +33,7 @@ def test_ranges_and_batches_change_nothing(
     monkeypatch.setattr("stages.translation.translator.SENTENCES", (1, 1))
     monkeypatch.setattr("stages.retrieval.pair_search.SENTENCES", 1)
     monkeypatch.setattr("stages.retrieval.pair_search.BATCH_TOKENS", 1)
-    monkeypatch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 3)
+    limit(monkeypatch, tokens_per_shard=3)
     alone = evaluated(model, memory=SOFT, beam=2)
     for a, b in zip(whole.metrics["rows"], alone.metrics["rows"], strict=True):
         assert a["perplexity"] == pytest.approx(b["perplexity"], rel=1e-5)
@@ -44,7 +45,7 @@ def test_work_that_is_killed_between_shards_gives_the_same_translations(
     index: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = index.find("encoder")
-    monkeypatch.setattr("stages.evaluation.plan.SENTENCES_PER_SHARD", 2)
+    limit(monkeypatch, sentences_per_shard=2)
     settings = {"memory": SOFT, "beam": 2, "length_penalty": 0.5}
     whole = evaluated(model, **settings)
     wanted = whole.file("translations.jsonl").read_bytes()

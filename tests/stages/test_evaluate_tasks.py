@@ -42,6 +42,7 @@ from stages.tokenize import Tokenize
 from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.training.loop import Trainer, Updates
+from tests.builders.task_scores import scored
 from tests.stages.kills import made_in_pieces
 from tests.stages.methods.stream.contract import SMALLER
 from tests.stages.notes import Notes
@@ -70,16 +71,6 @@ def tokens(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 @pytest.fixture(scope="module")
 def sequential(store: Store, tokens: Artifact) -> Artifact:
     return stream_model(store, tokens, "seq", order=ORDER, epochs=12)
-
-
-def scored(
-    store: Store, model: Artifact, episodes: Artifact | None = None, **settings: object
-) -> Artifact:
-    config = EvaluateTasksConfig.model_validate(settings)
-    references = {"source": model.reference} | (
-        {} if episodes is None else {"episodes": episodes.reference}
-    )
-    return make(EvaluateTasks(), config, references, store, Execution()).artifact
 
 
 def average(made: Artifact) -> float:

@@ -2,56 +2,29 @@
 shards.
 """
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.comparison.compare import compare
 from stages.comparison.sentences import bleu_line, sentences
 from stages.comparison.settings import ComparisonSettings
 from stages.errors import UsageError
-from stages.evaluate import Evaluate
-from stages.evaluation.config import EvaluateConfig
 from stages.evaluation.translations import evidence_columns
 from stages.translation.step_memory import Evidence
+from tests.builders.limits import limit
+from tests.builders.translations import evaluated, index, lines
 from tests.stages.kills import made_in_pieces
-from tests.stages.pretrained.tiny import saved_translator
-from tests.stages.small_pairs import SENTENCES, imported_translator, pair_tokens
-from tests.stages.small_text import built_index, text_model, text_tokens
+from tests.stages.small_pairs import SENTENCES
+from tests.stages.small_text import text_model, text_tokens
 
+__all__ = ["index"]
 pytest.importorskip("transformers")
 SURE = ("external:k=1,temperature=0.01,lambda=0.999",)
-
-
-@pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    folder = tmp_path_factory.mktemp("translations")
-    store = Store(folder / "store")
-    saved_translator(folder / "pretrained", "marian")
-    tokens = pair_tokens(store, folder / "pretrained")
-    return built_index(store, imported_translator(store, folder / "pretrained", tokens))
-
-
-def evaluated(source: Artifact, **settings: Any) -> Artifact:
-    references = {"source": source.reference}
-    return make(
-        Evaluate(), EvaluateConfig(**settings), references, source.store, Execution(device="cpu")
-    ).artifact
-
-
-def lines(report: Artifact) -> list[dict[str, Any]]:
-    return [
-        json.loads(line)
-        for line in report.file("translations.jsonl").read_text("utf-8").strip().split("\n")
-    ]
 
 
 def test_a_memory_of_the_test_sentences_says_them_and_bleu_is_sacrebleus(index: Artifact) -> None:
@@ -76,7 +49,7 @@ def test_a_memory_of_the_test_sentences_says_them_and_bleu_is_sacrebleus(index: 
 def test_work_that_is_killed_between_shards_gives_the_same_translations(
     index: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.evaluation.plan.SENTENCES_PER_SHARD", 2)
+    limit(monkeypatch, sentences_per_shard=2)
     settings = {"memory": ("external:k=2,temperature=1,lambda=0.6",), "beam": 2}
     whole = evaluated(index, **settings)
     wanted = whole.file("translations.jsonl").read_bytes()

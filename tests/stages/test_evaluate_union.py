@@ -17,6 +17,7 @@ from stages.errors import ArtifactError, UsageError
 from stages.index import BuildIndex
 from stages.retrieval.neighbors import FoundNeighbors, IndexSearch
 from stages.search.config import IndexConfig
+from tests.builders.limits import limit
 from tests.oracles import knn_lm
 from tests.oracles import neural_cache as oracle
 from tests.stages.slow_evaluation import Asked, Slow, evaluated, metrics
@@ -273,7 +274,7 @@ def test_a_composition_reads_the_size_that_was_chosen(store, model, index_of):
 
 
 def test_a_name_is_all_its_readings_tuned(store, index_of, monkeypatch):
-    monkeypatch.setattr("stages.retrieval.weights.grid.TRIED_TOGETHER", 1)
+    limit(monkeypatch, points_together=1)
     index = index_of(small_model(store, small_tokens(store), method="trime-ext"))
     told = metrics(evaluated(store, index, "trime-ext", tune_split="test"))
     union, second = told["memories"]

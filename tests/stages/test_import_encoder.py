@@ -14,7 +14,6 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
-from stages.encoding import stored_rows
 from stages.encoding.key_encoder import KeyEncoder
 from stages.episodes import BuildEpisodes
 from stages.errors import ArtifactError, UsageError
@@ -33,6 +32,7 @@ from stages.train import Train
 from stages.training.config import TrainConfig
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
+from tests.builders.limits import limit
 from tests.stages.pretrained.tiny import saved_encoder
 from tests.stages.small_tasks import TASKS, write_task
 
@@ -193,7 +193,7 @@ def test_several_shards_give_what_one_gives_and_go_on_where_they_stopped(
 ):
     whole = build(store, home["encoder"], split="train", context=4)
     wanted = keys_of(whole)
-    monkeypatch.setattr(stored_rows, "POOLED_ROWS", 7)
+    limit(monkeypatch, pooled_rows=7)
     original, left = KeyEncoder.encode, [2]
 
     def encode(*arguments):
@@ -218,7 +218,7 @@ def test_several_shards_give_what_one_gives_and_go_on_where_they_stopped(
 @pytest.mark.endurance
 @pytest.mark.timeout(300)
 def test_two_processes_give_what_one_gives(store, home, one_thread, monkeypatch):
-    monkeypatch.setattr(stored_rows, "POOLED_ROWS", 7)
+    limit(monkeypatch, pooled_rows=7)
     one = build(store, home["encoder"], split="train", context=4)
     store.remove(one.reference)
     config = DatastoreConfig(dtype="float32", split="train", context=4)

@@ -16,6 +16,7 @@ from stages.index import BuildIndex, IndexConfig
 from stages.numbers import size
 from stages.search import build
 from stages.search.open import open_searcher
+from tests.builders.limits import limit
 from tests.oracles.search import nearest
 from tests.stages.notes import Notes
 from tests.stages.small_store import array, small_model, small_tokens
@@ -31,8 +32,7 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def datastore(store: Store, monkeypatch: pytest.MonkeyPatch) -> Artifact:
     """Keys of width 8 in ten shards, three of which make a part of the index."""
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
-    monkeypatch.setattr("stages.indexing.vectors.PART_BYTES", 3 * 72 * 16)
+    limit(monkeypatch, shard_bytes=72 * 16, index_part_bytes=3 * 72 * 16)
     model = small_model(store, small_tokens(store, lengths={"train": TRAIN, "valid": 40}))
     return make(
         BuildDatastore(), DatastoreConfig(), {"source": model.reference}, store, Execution("cpu")

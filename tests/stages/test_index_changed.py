@@ -10,10 +10,10 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
+from tests.builders.forgetting import built, indexed, made, tokens_of
+from tests.builders.forgetting import store as store
 from tests.oracles.index_rows import differing_rows
 from tests.stages.small_store import array
-from tests.stages.test_forgetting import built, indexed, made, tokens_of
-from tests.stages.test_forgetting import store as store
 
 AUTO = {"lists": "auto", "probe": "auto"}
 KINDS = {

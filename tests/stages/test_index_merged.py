@@ -22,11 +22,12 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.search.open import open_searcher
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
+from tests.builders.evaluations import slow_plain
+from tests.builders.limits import limit
 from tests.oracles import knn_lm as oracle
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import array, small_model, small_tokens
 from tests.stages.small_text import built_index
-from tests.stages.test_evaluate import slow_plain
 
 LISTS = {"index": "IVF4,SQfp16", "probe": 4}
 
@@ -34,7 +35,7 @@ LISTS = {"index": "IVF4,SQfp16", "probe": 4}
 @pytest.fixture(scope="module")
 def whole(store: Store) -> Artifact:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
+        limit(patch, shard_bytes=72 * 16)
         return built_index(
             store, small_model(store, small_tokens(store, lengths={"train": 300, "valid": 40}))
         )

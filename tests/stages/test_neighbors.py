@@ -20,6 +20,7 @@ from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.numbers import size
 from stages.search.config import forbidden_rows
 from stages.search.lists import InvertedLists
+from tests.builders.limits import limit
 from tests.oracles.search import nearest
 from tests.stages.kills import made_in_pieces
 from tests.stages.notes import Notes
@@ -33,7 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """A datastore, in a store with an index of it: each test has a copy."""
     store = Store(tmp_path_factory.mktemp("built") / "store")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
+        limit(patched, shard_bytes=72 * 16)
         datastore = build_datastore(store)
         build_index(store, datastore)
     return datastore
@@ -41,7 +42,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 @pytest.fixture
 def store(built: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
+    limit(monkeypatch, shard_bytes=72 * 16)
     monkeypatch.setattr(layouts, "FEWEST_QUERIES", 100)
     monkeypatch.setattr(layouts, "MOST_QUERIES", 100)
     return Store(shutil.copytree(built.store.root, tmp_path / "store"))

@@ -1,7 +1,6 @@
 import gzip
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,18 @@ from tokenizers import Tokenizer
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import Outcome, make
+from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, DataError, UsageError
-from stages.reporting import Silent
-from stages.text import files as pieces_module
-from stages.text import spool as spool_module
 from stages.text.config import TokenizeConfig
 from stages.text.documents import DocumentNames
 from stages.text.files import pydoc_topics
 from stages.text.tokens import open_split
 from stages.tokenization.work import TokenizeWork
 from stages.tokenize import Tokenize
+from tests.builders.limits import limit
+from tests.builders.tokenizing import Crash, crash_after, run, tokenize, write
 from tests.oracles import text as oracle
 from tests.stages.notes import Notes
 
@@ -35,31 +33,10 @@ ARTICLES = "".join(
 )
 
 
-def run(
-    store: Path, references: dict[str, Any], reporter: Silent | None = None, **settings: Any
-) -> Outcome:
-    """Words, every one kept, unless the settings say otherwise."""
-    default = (
-        {} if "tokenizer" in {**settings, **references} else {"tokenizer": "word", "min_count": 1}
-    )
-    config = TokenizeConfig(**default, **settings)
-    execution = Execution(reporter=reporter or Silent())
-    return make(Tokenize(), config, references, Store(store), execution)
-
-
-def tokenize(store: Path, references: dict[str, Any], **settings: Any) -> Artifact:
-    return run(store, references, **settings).artifact
-
-
-def write(path: Path, text: str) -> str:
-    path.write_text(text, encoding="utf-8", newline="")
-    return str(path)
-
-
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many shards of few lines, rows of a few tokens."""
-    monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 25)
+    limit(monkeypatch, shard_characters=25)
     monkeypatch.setattr("stages.tokenization.assembly.ROW_BYTES", 56)
 
 
@@ -180,8 +157,7 @@ def test_results_depend_on_no_shard_and_block_size(
 ) -> None:
     files = {"source": [write(tmp_path / "a.txt", ARTICLES * 3)]}
     settings = {"tokenizer": "bpe", "vocab_size": 280, "documents": "wikitext"}
-    monkeypatch.setattr("stages.text.files.RAW_BLOCK", 11)
-    monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 40)
+    limit(monkeypatch, raw_block=11, shard_characters=40)
     monkeypatch.setattr("stages.text.huggingface.BATCH_CHARACTERS", 30)
     small = tokenize(tmp_path / "small", files, **settings)
     monkeypatch.undo()
@@ -195,8 +171,7 @@ def test_a_file_of_one_giant_line_is_cut(tmp_path: Path, monkeypatch: pytest.Mon
     text = "anarchism originated as a term of abuse " * 40
     files = {"train": [write(tmp_path / "text8", text)]}
     whole = tokenize(tmp_path / "whole", files)
-    monkeypatch.setattr(pieces_module, "LONGEST_PIECE", 64)
-    monkeypatch.setattr(spool_module, "SHARD_CHARACTERS", 100)
+    limit(monkeypatch, longest_piece=64, shard_characters=100)
     cut = tokenize(tmp_path / "cut", files)
     assert cut.manifest.files == whole.manifest.files
     assert cut.metrics["splits"]["train"]["tokens"] == 40 * 7 + 1
@@ -405,28 +380,8 @@ def test_another_artifacts_tokenizer_and_its_file(tmp_path: Path) -> None:
     ]
 
 
-class Crash(BaseException):
-    """The process is gone."""
-
-
 def crash(*given: Any) -> Any:
     raise Crash
-
-
-def crash_after(monkeypatch: pytest.MonkeyPatch, target: str, calls: int) -> Callable[[], int]:
-    """Let a method of TokenizeWork die at one of its calls; returns how many calls came through so far."""
-    counted = 0
-    original = getattr(TokenizeWork, target)
-
-    def wrapped(*arguments: Any) -> Any:
-        nonlocal counted
-        if counted == calls:
-            raise Crash
-        counted += 1
-        return original(*arguments)
-
-    monkeypatch.setattr(TokenizeWork, target, wrapped)
-    return lambda: counted
 
 
 @pytest.mark.usefixtures("small_shards")

@@ -27,31 +27,14 @@ from stages.training.config import TrainConfig
 from stages.training.journal import Progress
 from stages.training.resolve import MOST_PASSES
 from tests.builders.once import make_once
+from tests.builders.trainings import SMALL, train
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
-
-SMALL = {
-    "model": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16},
-    "segment_length": 8,
-    "batch_tokens": 16,
-    "steps": 6,
-    "valid_every": 2,
-    "log_every": 3,
-    "precision": "fp32",
-}
 
 
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path / "store")
-
-
-def train(store, tokens, references=None, reporter=None, **settings):
-    references = {"source": tokens.reference} | (references or {})
-    execution = Execution(device="cpu", reporter=reporter or Silent())
-    return make(
-        Train(), TrainConfig.model_validate(SMALL | settings), references, store, execution
-    ).artifact
 
 
 def test_files_and_metrics_of_a_model(store):

@@ -17,6 +17,7 @@ from stages.lineage.rows import DatastoreRows
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
 from stages.updating.work import UpdateWork
+from tests.builders.limits import limit
 from tests.stages.kills import made_in_pieces, states
 from tests.stages.small_store import array, small_model, small_tokens
 
@@ -34,7 +35,7 @@ XL |= {"segment_length": 8, "mem_length": 6}
 
 @pytest.fixture(params=[2**24, 32 * 10], ids=["one shard", "shards of ten rows"])
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Store:
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", request.param)
+    limit(monkeypatch, shard_bytes=request.param)
     return Store(tmp_path / "store")
 
 
@@ -162,7 +163,7 @@ def changed(store: Store, backbone: dict | None) -> Callable[[], Artifact]:
 
 @pytest.fixture
 def cut_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 32 * 10)
+    limit(monkeypatch, shard_bytes=32 * 10)
     return Store(tmp_path / "store")
 
 

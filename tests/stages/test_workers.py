@@ -20,6 +20,7 @@ from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.pack import PackBatches, PackConfig
 from stages.packing import work as pack
+from tests.builders.limits import limit
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
 LSTM = {"backbone": "lstm", "vocab_size": VOCABULARY, "layers": 1, "width": 8, "dropout": 0.0}
@@ -31,12 +32,11 @@ PAST = ("long:size=20,theta=0.3/1,lambda=tune",)
 @pytest.fixture(scope="module")
 def small_shards() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stages.artifacts.arrays.TARGET_SHARD_BYTES", 72 * 16)
-        patch.setattr("stages.indexing.vectors.PART_BYTES", 72 * 16)
+        limit(patch, shard_bytes=72 * 16, index_part_bytes=72 * 16)
         patch.setattr("stages.indexing.layouts.FEWEST_QUERIES", 48)
         patch.setattr("stages.indexing.layouts.MOST_QUERIES", 48)
         patch.setitem(pack.SEGMENTS, "fast", 8)
-        patch.setattr("stages.evaluation.plan.MOST_TOKENS_PER_SHARD", 16)
+        limit(patch, tokens_per_shard=16)
         yield
 
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from stages.artifacts.arrays import ArrayLayout
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.checksums import file_entry
 from stages.artifacts.make import make
 from stages.artifacts.reading import CheckedArray
 from stages.artifacts.schema import anything
@@ -27,6 +26,7 @@ from stages.errors import ArtifactError
 from stages.index import BuildIndex, IndexConfig
 from stages.neighbors import NeighborsConfig, PrecomputeNeighbors
 from stages.training.config import TrainConfig
+from tests.builders.rewritten import rewritten, signed
 from tests.stages.artifacts.toy import restate
 from tests.stages.small_store import VOCABULARY, small_model, small_tokens
 
@@ -130,29 +130,6 @@ IDS = "tokens.zarr/train/ids"
 @pytest.fixture
 def tokens(store: Store) -> Artifact:
     return small_tokens(store)
-
-
-def signed(artifact: Artifact, *files: Path) -> Artifact:
-    """The artifact with its manifest restated for changed files."""
-    entries = {file.as_posix(): file_entry(artifact.path / file) for file in files}
-
-    def change(content: dict[str, Any]) -> None:
-        there = {
-            file: entry
-            for file, entry in content["files"].items()
-            if (artifact.path / file).is_file()
-        }
-        content["files"] = there | entries
-
-    restate(artifact.path, change)
-    return Store(artifact.path.parent.parent).get(artifact.reference)
-
-
-def rewritten(artifact: Artifact, name: str, values: np.ndarray) -> Artifact:
-    layout = ArrayLayout(name, values.shape, values.dtype, 1 << 20)
-    (artifact.path / name / "zarr.json").unlink()
-    files = layout.create(artifact.path)
-    return signed(artifact, *files, layout.write(artifact.path, 0, values))
 
 
 def relaid(artifact: Artifact, name: str, change: Callable[[dict[str, Any]], Any]) -> Artifact:

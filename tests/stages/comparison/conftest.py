@@ -1,8 +1,9 @@
 import pytest
 
+from tests.builders.limits import limit
+
 
 @pytest.fixture(autouse=True)
 def lines_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts here are some lines, each a document; what is worked out by hand draws them one by one."""
-    monkeypatch.setattr("stages.evaluation.figures.places.SHORTEST_GROUP", 1)
-    monkeypatch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
+    limit(monkeypatch, group_tokens=1, min_units=2)

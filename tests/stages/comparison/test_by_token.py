@@ -21,8 +21,8 @@ from stages.comparison.by_token import (
 )
 from stages.comparison.compare import compare, write_token_table
 from stages.comparison.settings import FIELDS, ComparisonSettings
-from stages.evaluation.figures import places
 from stages.evaluation.figures.intervals import Bootstrap
+from tests.builders.limits import limit
 from tests.oracles import comparison as oracle
 from tests.stages.comparison.made import corpus, report
 
@@ -73,12 +73,12 @@ def test_three_documents_by_hand(store: Store, tokens: Artifact) -> None:
 def test_lines_are_drawn_in_groups_that_are_long_enough(
     store: Store, tokens: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "SHORTEST_GROUP", 3)
+    limit(monkeypatch, group_tokens=3)
     assert (
         compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))["bootstrap"]["unit"]
         == "document"
     )
-    monkeypatch.setattr(places, "SHORTEST_GROUP", 4)
+    limit(monkeypatch, group_tokens=4)
     found = compared(report(store, tokens, NLL_A), report(store, tokens, NLL_B))["bootstrap"]
     assert (found["unit"], found["units"], found["block_tokens"]) == ("group", 1, 4)
 
@@ -230,7 +230,7 @@ def test_tokens_are_the_same_where_their_split_and_tokenizer_are(
 def test_the_table_has_a_line_a_token(
     store: Store, tokens: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("stages.comparison.compare.TOKENS_WRITTEN", block)
+    limit(monkeypatch, tokens_written=block)
     a, b = report(store, tokens, NLL_A), report(store, tokens, NLL_B)
     settings = ComparisonSettings(around=1)
     assert write_token_table(tmp_path / "table.csv", a, b, settings) == 9

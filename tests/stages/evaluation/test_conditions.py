@@ -12,6 +12,7 @@ from stages.evaluation.figures import conditions
 from stages.memory.readers.reader import Interpolate
 from stages.retrieval.scored_range import RetrievedOf, ScoredRange
 from stages.retrieval.sources.recent import RecentSource
+from tests.builders.limits import limit
 from tests.stages.slow_evaluation import evaluated, metrics
 from tests.stages.small_store import VOCABULARY, remembering, small_model, small_tokens
 
@@ -21,7 +22,7 @@ CHECKED = 15
 
 @pytest.fixture(autouse=True)
 def more_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditions, "POSITIONS", CHECKED)
+    limit(monkeypatch, conditions_checked=CHECKED)
 
 
 CACHE = "long:size=9,theta=0.5,lambda=0.2"

@@ -19,11 +19,11 @@ from stages.index import BuildIndex
 from stages.inspection.request import Request
 from stages.search.config import IndexConfig
 from stages.validation import validated
+from tests.builders.evaluations import made
 from tests.oracles import sampling as oracle
 from tests.oracles.suffixes import contexts, shared
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import LSTM, TRANSFORMER_XL, text_model, text_tokens
-from tests.stages.test_evaluate import made
 
 BACKBONES = {"transformer": ModelConfig().model, "lstm": LSTM, "transformer-xl": TRANSFORMER_XL}
 EXACT = (

@@ -18,6 +18,7 @@ from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
 from stages.models.weights import load_model
 from stages.search.config import IndexConfig
+from tests.builders.evaluations import made
 from tests.stages.slow_evaluation import evaluated
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import (
@@ -31,7 +32,6 @@ from tests.stages.small_text import (
     text_model,
     text_tokens,
 )
-from tests.stages.test_evaluate import made
 
 BACKBONES = {
     "transformer": ModelConfig().model,

@@ -12,10 +12,10 @@ from stages.index import BuildIndex
 from stages.inspection.inspect import inspect_split
 from stages.inspection.request import Request
 from stages.search.config import IndexConfig
+from tests.builders.evaluations import made
 from tests.oracles.suffixes import contexts, shared
 from tests.stages.small_store import ModelConfig, array
 from tests.stages.small_text import text_model, text_tokens
-from tests.stages.test_evaluate import made
 
 MEMORY = (
     "exact:matches=5,temperature=0.1,lambda=0.5",

@@ -14,28 +14,8 @@ from stages.memory.entries import (
     log_sums_of_stored_tokens,
     target_log_sums,
 )
+from tests.builders.entries import VOCABULARY, cells_of, log_or_absent, memories
 from tests.oracles import memory as oracle
-
-VOCABULARY = 4
-
-
-def cells_of(rows, best_first=True):
-    """Entries from lists of (score, value); shorter rows are filled with missing entries."""
-    k = max(1, *map(len, rows))
-    scores = torch.full((len(rows), k), -torch.inf)
-    values = torch.full((len(rows), k), -1)
-    for i, row in enumerate(rows):
-        for j, (score, value) in enumerate(sorted(row, reverse=True) if best_first else row):
-            scores[i, j], values[i, j] = score, value
-    return Entries(scores, values)
-
-
-entry = st.tuples(st.integers(-30, 30).map(lambda n: n / 4), st.integers(0, VOCABULARY - 1))
-memories = st.lists(st.lists(entry, max_size=9), min_size=1, max_size=5)
-
-
-def log_or_absent(mass):
-    return math.log(mass) if mass else -math.inf
 
 
 @given(memories, st.sampled_from([0.0, 0.3, 1.0, 7.5]), st.booleans(), st.data())

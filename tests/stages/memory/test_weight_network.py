@@ -17,6 +17,7 @@ from stages.memory.weight_network import (
     fit_weight,
     learn,
 )
+from tests.builders.limits import limit
 from tests.oracles import learned_weight as oracle
 
 LEAST = 2000
@@ -24,7 +25,7 @@ LEAST = 2000
 
 @pytest.fixture(autouse=True)
 def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_network, "SHORTEST", LEAST // weight_network.FOLDS)
+    limit(monkeypatch, min_positions_of_fit=LEAST // weight_network.FOLDS)
 
 
 def told_apart(n: int = LEAST, seed: int = 0) -> WeightPositions:

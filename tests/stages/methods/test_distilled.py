@@ -9,8 +9,6 @@ import torch
 from safetensors.torch import load_file
 
 from stages.artifacts.artifact import Artifact
-from stages.artifacts.make import make
-from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.examples.cutting import Cutting
@@ -28,10 +26,8 @@ from stages.methods.settings import MemoryDecoderConfig
 from stages.models.backbones.stream_configs import LSTMConfig
 from stages.models.backbones.window_configs import TransformerConfig
 from stages.models.language_model import LanguageModel
-from stages.train import Train
-from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
-from stages.training.warnings import labels_of_few_neighbors
+from tests.builders.distilled import trained
 from tests.oracles import knn_lm
 from tests.oracles import memory_decoder as oracle
 from tests.stages.methods.contract import TOKENS, Encoded, MethodContract
@@ -200,32 +196,11 @@ class TestContract(MethodContract):
 
 # With artifacts
 
-SMALL = {
-    "model": {"layers": 1, "width": 8, "heads": 2, "ffn_width": 16, "dropout": 0.1},
-    "segment_length": 8,
-    "batch_tokens": 16,
-    "steps": 6,
-    "valid_every": 2,
-    "precision": "fp32",
-}
-
 
 def near(store: Store, **settings: Any) -> Artifact:
     index = built_index(store, small_model(store, small_tokens(store)))
     chosen = {"k": 9, "queries": ("train",), "exclude": "document"} | settings
     return found_neighbors(store, index, **chosen)
-
-
-def trained(
-    store: Store, source: Artifact, init: Artifact | None = None, **settings: Any
-) -> Artifact:
-    config = TrainConfig.model_validate(SMALL | {"method": "memory-decoder"} | settings)
-    execution = Execution(device="cpu", checkpoint_seconds=0.0)
-    references = {"source": source.reference}
-    if init is not None:
-        references["init_from"] = init.reference
-        config = config.model_copy(update={"model": TrainConfig().model})
-    return make(Train(), config, references, store, execution).artifact
 
 
 def test_stored_labels_are_those_of_raw_keys(store: Store) -> None:
@@ -292,9 +267,8 @@ def test_a_run_that_is_killed_ends_with_the_same_bytes(
 
 @pytest.mark.parametrize(("k", "warned"), [(7, True), (8, False), (None, False)])
 def test_few_neighbours_are_a_warning(k: int | None, warned: bool) -> None:
-    memory = MemoryDecoderConfig(k=k)
-    config = TrainConfig.model_validate({"method": "memory-decoder", "memory": memory})
-    assert (labels_of_few_neighbors(config) is not None) == warned
+    settings = MemoryDecoderConfig(k=k)
+    assert bool(settings.cautions(batch=16, accumulate=1)) == warned
 
 
 def test_what_cannot_teach_is_refused(store: Store) -> None:

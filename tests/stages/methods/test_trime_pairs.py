@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from stages.errors import UsageError
+from stages.examples.pairs import Pairs
 from stages.methods.config import Batches
 from stages.methods.method import BatchIndex, Carried
 from stages.methods.settings import TrimeExtConfig
 from stages.methods.trime import TrimeExt
 from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel
-from tests.stages.examples.test_pairs import Pairs, made
+from tests.builders.pairs import made
 
 V = 8
 LATE = BatchIndex(9, 9, 10, 0)

@@ -15,6 +15,7 @@ from stages.text.records import TextFile, read_corpus
 from stages.text.spool import Spool, TextRange, write_spool
 from stages.tokenization import spooling
 from stages.tokenize import Tokenize, TokenizeConfig
+from tests.builders.limits import limit
 from tests.stages.notes import Notes
 from tests.stages.pretrained.tiny import TEXT, saved, tiny_tokenizer
 
@@ -134,7 +135,7 @@ def test_ids_of_documents_longer_than_a_shard_are_those_of_transformers(
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=make_tokenizer(), eos_token=end
     ).save_pretrained(tmp_path)
-    monkeypatch.setattr("stages.text.spool.SHARD_CHARACTERS", 60)
+    limit(monkeypatch, shard_characters=60)
     monkeypatch.setattr(spooling, "LONG", 200)
     written, write_spool = [], spooling.write_spool
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from stages.memory.entries import Entries, find_matches, join_log_sums
 from stages.memory.readers.reader import Joint
 from stages.retrieval.scored_range import MatchedEntries, Retrieved, retrieve
+from tests.builders.entries import VOCABULARY, cells_of, log_or_absent, memories
 from tests.oracles import memory as oracle
-from tests.stages.memory.test_entries import VOCABULARY, cells_of, log_or_absent, memories
 
 SCALES = [0.0, 0.5, 2.0]
 

@@ -19,6 +19,7 @@ from stages.suffixes import text as text_module
 from stages.suffixes.indexing import SORTING_BYTES, opened_bytes, scratch_bytes
 from stages.suffixes.sorting import open_contexts
 from stages.suffixes.text import Text, collected, sort_contexts
+from tests.builders.limits import limit
 from tests.oracles.suffixes import contexts
 from tests.stages.kills import made_in_pieces
 from tests.stages.small_store import VOCABULARY, SmallTokens, TokensConfig, array, small_tokens
@@ -27,8 +28,7 @@ from tests.stages.small_store import VOCABULARY, SmallTokens, TokensConfig, arra
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Shards of few contexts, and arrays of few rows."""
-    monkeypatch.setattr("stages.suffixes.indexing.CONTEXTS_PER_SHARD", 30)
-    monkeypatch.setattr("stages.suffixes.indexing.ROWS_PER_SHARD", 25)
+    limit(monkeypatch, contexts_per_shard=30, suffixes_per_shard=25)
     return Store(tmp_path / "store")
 
 
@@ -176,8 +176,7 @@ def test_the_forecast_of_scratch_holds(store: Store, monkeypatch: pytest.MonkeyP
         seen.append(sum(file.stat().st_size for file in files))
 
     monkeypatch.setattr(ProgressLog, "append", looked)
-    monkeypatch.setattr("stages.suffixes.indexing.CONTEXTS_PER_SHARD", 10_000)
-    monkeypatch.setattr("stages.suffixes.indexing.ROWS_PER_SHARD", 40_000)
+    limit(monkeypatch, contexts_per_shard=10_000, suffixes_per_shard=40_000)
     index = built(store, small_tokens(store, lengths={"train": 90_000}))
     assert (
         0.6 * scratch_bytes(90_000, 4) < max(seen) < 1.02 * scratch_bytes(90_000, 4)

@@ -25,6 +25,7 @@ from stages.text.documents import (
     runs_between,
 )
 from stages.text.files import pieces
+from tests.builders.limits import limit
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import examples
 
@@ -80,7 +81,7 @@ def test_each_document_ends_once_before_the_next(text: str) -> None:
 
 
 def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.text.files.LONGEST_PIECE", 5)
+    limit(monkeypatch, longest_piece=5)
     text = "  one  two   three\n   \n\n"
     hashes, marked = ParagraphHashes(), list(mark(pieces([text]), BOUNDARIES["file"]))
     assert len(marked) > 3 and not [*hashes.ended(marked[:2]), *hashes.ended(marked[2:])]
@@ -92,7 +93,7 @@ def test_a_paragraph_of_pieces_has_the_hash_of_its_text(monkeypatch: pytest.Monk
 def test_long_white_space_counts_only_between_words(
     space: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.text.files.LONGEST_PIECE", 5)
+    limit(monkeypatch, longest_piece=5)
     monkeypatch.setattr(module, "LONGEST_SPACE", 7)
     for text in (
         f"a{space * 40}b",

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from stages.errors import DataError
 from stages.text import files as blocks
-from stages.text import files as module
 from stages.text.files import PYDOCS, file_digest, format_of, pieces, pydoc_topics, text_blocks
 from stages.tokenization.corpora import find_files
+from tests.builders.limits import limit
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import examples
 
@@ -220,7 +220,7 @@ def write(folder: Path, data: bytes, suffix: str = "") -> Path:
 def test_text_is_read_whole_whatever_the_block_size(
     suffix: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "RAW_BLOCK", block)
+    limit(monkeypatch, raw_block=block)
     monkeypatch.setattr(blocks, "COMPRESSED_BLOCK", block)
     assert read(write(tmp_path, TEXT.encode(), suffix)) == TEXT
 
@@ -294,7 +294,7 @@ def test_utf_16_is_called_so(encoding: str, text: str, tmp_path: Path) -> None:
 def test_the_byte_that_is_no_text_is_named(
     block: int, data: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "RAW_BLOCK", block)
+    limit(monkeypatch, raw_block=block)
     with pytest.raises(DataError, match=message):
         read(write(tmp_path, data))
 
@@ -346,7 +346,7 @@ def test_lines_are_those_of_newlines_alone_whatever_the_blocks(text: str, block:
 @given(texts, st.integers(1, 30), st.integers(1, 40))
 def test_long_lines_are_cut_alike_whatever_the_blocks(text: str, block: int, longest: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "LONGEST_PIECE", longest)
+        limit(patch, longest_piece=longest)
         found = list(pieces(text[i : i + block] for i in range(0, len(text), block)))
         assert found == list(pieces([text]))
     assert "".join(piece.text for piece in found) == text
@@ -357,6 +357,6 @@ def test_long_lines_are_cut_alike_whatever_the_blocks(text: str, block: int, lon
 def test_the_cut_comes_before_the_last_single_space_in_reach(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "LONGEST_PIECE", 10)
+    limit(monkeypatch, longest_piece=10)
     assert [p.text for p in pieces(["aa bb cc  dd eee\n"])] == ["aa bb", " cc  dd", " eee\n"]
     assert [p.text for p in pieces(["x" * 25])] == ["x" * 10, "x" * 10, "x" * 5]

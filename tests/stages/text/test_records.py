@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.errors import DataError
-from stages.text.files import PYDOCS, file_digest, format_of, pydoc_topics
+from stages.text.files import PYDOCS, file_digest, pydoc_topics
 from stages.text.records import TextFile, read_corpus, records
+from tests.builders.limits import limit
+from tests.builders.records import text_file
 from tests.stages.text.helpers import examples
-
-
-def text_file(path: Path | str) -> TextFile:
-    return TextFile(str(path), format_of(str(path)), file_digest(str(path)))
 
 
 def read(path: Path | str) -> list[str]:
@@ -83,7 +81,7 @@ def test_a_record_larger_than_allowed_is_refused_before_it_is_held(
         json.dumps({"text": "a" * 10**6}),
     )
     path.write_bytes(gzip.compress(f"{good}\n{large}{ending}".encode()))
-    monkeypatch.setattr("stages.text.files.RAW_BLOCK", 64)
+    limit(monkeypatch, raw_block=64)
     file = TextFile(str(path), "jsonl", file_digest(str(path)), largest_record=len(good.encode()))
     reading = records(file)
     assert "".join(next(reading).blocks) == "ä" * 60

@@ -22,7 +22,7 @@ from stages.text.sample import (
     window_texts,
 )
 from stages.text.survey import record_sizes
-from tests.stages.text.test_survey import written
+from tests.builders.surveyed import written
 
 
 def length(ranges: list[RecordRange]) -> int:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.errors import DataError
-from stages.text import spool as module
 from stages.text.config import Documents
 from stages.text.documents import ENDS_LINE, OPENS_DOCUMENT, MarkedPiece
 from stages.text.spool import Spool, SpoolShard, TextRange, cut_by_shares, write_spool
+from tests.builders.limits import limit
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import examples, marked
 
@@ -22,7 +22,7 @@ TEXT = "eins\n\nzwölf drei\nvier\n\n fünf\nsechs"
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHARD_CHARACTERS", 8)
+    limit(monkeypatch, shard_characters=8)
 
 
 def write(folder: Path, *texts: str) -> list[SpoolShard]:
@@ -70,8 +70,7 @@ def test_hashes_of_all_paragraphs_in_order(tmp_path: Path) -> None:
 def test_many_short_lines_make_no_large_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SHARD_CHARACTERS", 1000)
-    monkeypatch.setattr(module, "SHARD_PIECES", 3)
+    limit(monkeypatch, shard_characters=1000, shard_pieces=3)
 
     def lines() -> Iterator[MarkedPiece]:
         yield from (MarkedPiece("\n", ENDS_LINE) for _ in range(7))
@@ -114,7 +113,7 @@ def test_cuts_are_the_nearest_legal_ones(
 ) -> None:
     documents = [chr(97 + i) * length + "\n" for i, length in enumerate(lengths)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SHARD_CHARACTERS", shard)
+        limit(patch, shard_characters=shard)
         found = split_texts(tmp_path_factory.mktemp("spool"), documents, shares)
     assert found == slow_split(documents, shares)
 

@@ -11,7 +11,6 @@ import pytest
 from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
-from stages.text.records import TextFile
 from stages.text.sample import sample_text
 from stages.text.survey import (
     SAMPLE_BYTES,
@@ -24,16 +23,9 @@ from stages.text.survey import (
     token_bytes,
 )
 from stages.tokenize import Tokenize, TokenizeConfig
+from tests.builders.records import text_file
+from tests.builders.surveyed import written
 from tests.stages.small_text import story
-from tests.stages.text.test_records import text_file
-
-
-def written(folder: Path, name: str, text: str) -> TextFile:
-    """A file with a text."""
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return text_file(path)
-
 
 TEXT = "one\ntwo\n\nthree\n\n\nfour é\n"
 

@@ -21,11 +21,11 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 
 from stages.errors import DataError, UsageError
 from stages.text import TOKENIZERS, huggingface
-from stages.text import files as pieces_module
 from stages.text.huggingface import BpeTokenizer, HuggingFaceTokenizer, open_tokenizer
 from stages.text.simple_tokenizers import SplitText, WordTokenizer
 from stages.text.spool import Pieces
 from stages.text.tokenizer import TextTokenizer, by_frequency, lower, words
+from tests.builders.limits import limit
 from tests.oracles import text as oracle
 from tests.stages.text.helpers import as_pieces, examples
 
@@ -197,7 +197,7 @@ def test_a_cut_line_has_the_tokens_of_the_whole_line(
     text = "the cat  sat on\tthe mat's food 世界 . the dog ate\n"
     whole = encode(tokenizer, text)
     for longest in range(9, 50):
-        monkeypatch.setattr(pieces_module, "LONGEST_PIECE", longest)
+        limit(monkeypatch, longest_piece=longest)
         assert len(as_pieces(text).texts) > 1 or longest >= len(text) - 1
         assert encode(tokenizer, text) == whole
 

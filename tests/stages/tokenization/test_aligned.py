@@ -16,8 +16,9 @@ from stages.artifacts.artifact import Artifact
 from stages.errors import DataError, UsageError
 from stages.text.config import TokenizeConfig
 from stages.tokenization.sources import TOKENIZER_FILE
+from tests.builders.limits import limit
+from tests.builders.tokenizing import Crash, crash_after, run, write
 from tests.stages.notes import Notes
-from tests.stages.test_tokenize import Crash, crash_after, run, write
 
 GERMAN = ["ein Hund", "eine Katze schläft", "zwei Hunde"]
 ENGLISH = ["a dog", "a cat is sleeping", "two dogs"]
@@ -236,7 +237,7 @@ def test_files_that_are_named_alone_are_refused(tmp_path: Path) -> None:
 def test_a_crash_changes_nothing(
     done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.text.spool.SHARD_PIECES", 1)
+    limit(monkeypatch, shard_pieces=1)
     named = {"train": [files(tmp_path)], "valid": [files(tmp_path, "valid")]}
     whole = run(tmp_path / "whole", named, **LANGUAGES).artifact
     with monkeypatch.context() as patch, pytest.raises(Crash):
@@ -250,7 +251,7 @@ def test_offsets_join_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for folder in "ab":
         (tmp_path / folder).mkdir()
     whole = pairs(tmp_path / "a")
-    monkeypatch.setattr("stages.text.spool.SHARD_PIECES", 1)
+    limit(monkeypatch, shard_pieces=1)
     cut = pairs(tmp_path / "b")
     for side in ("source", "target"):
         assert sentences(cut, "train", side) == sentences(whole, "train", side)

@@ -14,28 +14,12 @@ from stages.text.config import TokenizeConfig
 from stages.text.documents import DocumentNames
 from stages.tokenization.corpora import named_files, task_files
 from stages.tokenization.hub import parse_data_set
-from tests.stages.test_tokenize import run, tokenize
+from tests.builders.hub_corpora import CARD, TRAIN
+from tests.builders.tokenizing import run, tokenize
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("datasets")
-
-CARD = """---
-configs:
-- config_name: raw
-  data_files:
-  - split: train
-    path: raw/train-*
-  - split: validation
-    path: raw/valid-*
-- config_name: lines
-  data_files:
-  - split: train
-    path: lines/*.jsonl
----
-# A data set
-"""
-TRAIN = [["", " = One = \n", "", "the cat sat \n"], ["on the mat \n"]]
 
 
 def table(path: Path, texts: Sequence[str | None], column: str = "text", **others: Any) -> str:

@@ -10,10 +10,11 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
-from stages.text import TOKENIZERS, files
+from stages.text import TOKENIZERS
 from stages.text.config import TokenizeConfig
 from stages.tokenization.tasks import Answered, answer_arrays
 from stages.tokenize import Tokenize
+from tests.builders.limits import limit
 from tests.stages.text.helpers import as_pieces
 
 LONG = "ab" * 20 + " then the cat sits, and the dog sleeps on the mat\n"
@@ -24,7 +25,7 @@ def test_an_answer_behind_a_word_that_was_cut_is_where_its_tokens_are(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizer = TOKENIZERS.load(kind).train([as_pieces(LONG.lower() * 3)], None, False)
-    monkeypatch.setattr(files, "LONGEST_PIECE", 16)
+    limit(monkeypatch, longest_piece=16)
     asked = Answered("who?", ("the dog",), LONG.index("the dog"))
     made = answer_arrays(tokenizer, [asked], [LONG])
     ids, _ = tokenizer.encode(as_pieces(LONG))

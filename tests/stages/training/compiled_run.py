@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from stages.models.config import parse_model
-from tests.stages.training.test_loop import Notes, V, outcome, settings, trainer
+from tests.builders.training import Notes, V, outcome, settings, trainer
 
 XL = {
     "backbone": "transformer-xl",

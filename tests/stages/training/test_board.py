@@ -9,8 +9,8 @@ import pytest
 from stages.artifacts.store import Store
 from stages.training import board
 from stages.training.board import Board, open_board
+from tests.builders.trainings import train
 from tests.stages.small_store import small_tokens
-from tests.stages.test_train import train
 
 pytest.importorskip("tensorboard")
 

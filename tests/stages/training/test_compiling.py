@@ -19,8 +19,8 @@ from stages.errors import UsageError
 from stages.models.config import parse_model
 from stages.training import compiling
 from stages.training.compiling import require_compiler
+from tests.builders.training import V, settings, trainer
 from tests.stages.training import compiled_run
-from tests.stages.training.test_loop import V, settings, trainer
 
 ROOT = Path(__file__).parents[3]
 

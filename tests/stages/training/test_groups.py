@@ -15,7 +15,7 @@ from stages.training.optimizer import (
     set_learning_rates,
     split_groups,
 )
-from tests.stages.training.test_loop import V, trainer
+from tests.builders.training import V, trainer
 
 
 class Table(nn.Module, HasSeparateParameters):

@@ -15,8 +15,8 @@ from stages.models.backbones.stream_configs import LSTMConfig
 from stages.models.language_model import LanguageModel
 from stages.training import checkpoint as saver
 from stages.training.checkpoint import best_weights
-from tests.stages.training.test_carried_state import MODELS, seen_states
-from tests.stages.training.test_loop import (
+from tests.builders.carried_states import MODELS, seen_states
+from tests.builders.training import (
     Crash,
     Notes,
     V,

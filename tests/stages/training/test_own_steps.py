@@ -7,7 +7,7 @@ from stages.methods import METHODS
 from stages.methods.lm import LanguageModeling
 from stages.methods.method import ParameterGroup
 from stages.registry import Part
-from tests.stages.training.test_loop import outcome, trainer
+from tests.builders.training import outcome, trainer
 
 
 class Grouped(LanguageModeling):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stages.errors import DataError
 from stages.examples.examples import Task
+from stages.examples.pairs import Pairs
 from stages.methods import METHODS
 from stages.models.backbones.window_configs import EncoderDecoderConfig
 from stages.models.language_model import LanguageModel
@@ -20,8 +21,8 @@ from stages.training.config import TrainConfig
 from stages.training.loop import Trainer
 from stages.training.ranks import make_fabric
 from stages.training.training_data import Run
-from tests.stages.examples.test_pairs import Pairs, made
-from tests.stages.training.test_loop import Crash, Notes, crash_at, outcome, settings
+from tests.builders.pairs import made
+from tests.builders.training import Crash, Notes, crash_at, outcome, settings
 
 V = 200
 

@@ -11,7 +11,7 @@ from stages.models.backbones.stream_configs import MemformerConfig
 from stages.models.computing import random_state
 from stages.training import replay
 from stages.training.loop import plain_step
-from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, trainer
+from tests.builders.training import Crash, Notes, V, crash_at, outcome, trainer
 
 MODEL = MemformerConfig(
     vocab_size=V,

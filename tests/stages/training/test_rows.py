@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from stages.models.config import parse_model
 from stages.training.optimizer import RowAdam, clip, step_rows
-from tests.stages.training.test_loop import Notes, V, outcome, settings, trainer
+from tests.builders.training import Notes, V, outcome, settings, trainer
 
 RATE, BETAS, EPS = 0.1, (0.8, 0.9), 1e-8
 READ = ([0, 2, 2, 5], [2], [0, 5, 1], [5, 2])

@@ -6,9 +6,9 @@ import torch
 
 from stages.methods import METHODS
 from stages.models.backbones.stream_configs import TransformerXLConfig
+from tests.builders.carried_states import ENTRIES, SIGNAL, SLOTS
+from tests.builders.training import Crash, Notes, V, crash_at, outcome, settings, splits
 from tests.stages.training.runs import trainer_of
-from tests.stages.training.test_carried_state import ENTRIES, SIGNAL, SLOTS
-from tests.stages.training.test_loop import Crash, Notes, V, crash_at, outcome, settings, splits
 
 XL = TransformerXLConfig(
     vocab_size=V,

@@ -11,10 +11,8 @@ from stages.models.config import parse_model
 from stages.training.config import TrainConfig
 from stages.training.warnings import (
     cost_of_vocabulary,
-    draws_of_a_part,
     draws_of_memory,
     more_blocks_than_usual,
-    queries_of_memory_alone,
     random_segments,
     statistics_of_padding,
     untrained_memory,
@@ -108,25 +106,34 @@ def test_a_norm_over_a_batch_that_counts_padding_is_named(examples, norm, warned
 
 @pytest.mark.parametrize("method", ["oml-er", "anml-er"])
 def test_queries_that_are_never_of_the_stream_are_named(method):
-    def config(**memory):
+    def warnings(**memory):
         sizes = {"segment_length": 64, "batch_tokens": 1024}
-        return TrainConfig.model_validate({"method": method, "memory": memory} | sizes)
+        settings = {"method": method, "memory": memory} | sizes
+        return cautions(TrainConfig.model_validate(settings))
 
-    warning = queries_of_memory_alone(config(every=64))
+    (warning,) = warnings(every=64)
     assert "⌈(64 / 16 + 1) / (5 + 1)⌉ = 1" in warning and "more than 80" in warning
-    assert queries_of_memory_alone(config(every=80)) is not None
-    assert queries_of_memory_alone(config(every=81)) is None
-    assert queries_of_memory_alone(config()) is None, "the default"
-    assert queries_of_memory_alone(TrainConfig(method="replay")) is None
+    assert len(warnings(every=80)) == 1
+    assert warnings(every=81) == []
+    assert warnings() == [], "the default"
+    alone, part = warnings(every=1)
+    assert "never one" in alone and "memory.draw=16" in part
+    assert cautions(TrainConfig(method="replay")) == []
 
 
 @pytest.mark.parametrize("method", ["a-gem", "replay", "meta-mbpa"])
 def test_a_draw_of_less_than_a_document_is_named(method):
-    def warning(**memory):
-        return draws_of_a_part(TrainConfig.model_validate({"method": method, "memory": memory}))
+    def warnings(**memory):
+        return cautions(TrainConfig.model_validate({"method": method, "memory": memory}))
 
-    assert "memory.draw=" in warning(every=1)
-    assert warning(every=1, draw=4) is None and warning(every=2) is None and warning() is None
+    assert "memory.draw=" in " ".join(warnings(every=1))
+    assert warnings(every=1, draw=4) == []
+    assert warnings(every=2) == []
+    assert warnings() == []
+
+
+def cautions(config: TrainConfig) -> list[str]:
+    return config.method_settings.cautions(config.batch_segments, config.accumulate)
 
 
 def test_the_documents_that_will_be_drawn_are_told():

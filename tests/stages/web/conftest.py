@@ -11,9 +11,9 @@ from stages.inspection.page import page as passage_page
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.reports.remarks.table import remark
+from tests.builders.inspected import inspected, token
 from tests.conftest import drawing
 from tests.stages.comparison.found import FOUND
-from tests.stages.inspection.test_page import inspected, token
 from tests.stages.pages import made
 
 LONG = "a-name-that-somebody-gave-without-a-thought-of-those-who-read-it-on-a-phone"

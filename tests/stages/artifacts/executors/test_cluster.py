@@ -17,8 +17,8 @@ from stages.artifacts.store import Store
 from stages.errors import ResourceError
 from stages.interrupts import Interruption, Terminated
 from stages.reporting import Silent
+from tests.builders.processes import processes_of
 from tests.stages.artifacts.executors.contract import ExecutorContract
-from tests.stages.artifacts.executors.test_processes import processes_of
 from tests.stages.artifacts.toy import Squares, SquaresConfig, Sums
 
 ray = pytest.importorskip("ray")

@@ -13,6 +13,7 @@ import pytest
 from stages.artifacts.store import Store
 from stages.errors import ResourceError
 from stages.reporting import Silent
+from tests.builders.processes import processes_of
 from tests.stages.artifacts.executors.contract import ExecutorContract
 from tests.stages.artifacts.toy import Sums
 
@@ -31,10 +32,6 @@ from tests.stages.artifacts.toy import SquaresConfig, Sums
 folder = Path({folder!r})
 make(Sums(folder / "trace", seconds=0.2), SquaresConfig(length=400), {{}}, Store(folder), Execution(workers=2))
 """
-
-
-def processes_of(trace: Path) -> set[int]:
-    return {int(file.name.rsplit("-", 1)[1]) for file in trace.iterdir()}
 
 
 def lives(process: int) -> bool:

@@ -23,6 +23,7 @@ from stages.index import BuildIndex
 from stages.search.config import IndexConfig
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
+from tests.builders.limits import limit
 from tests.oracles import ngram as slow
 from tests.stages.small_store import EOS, VOCABULARY, array, small_model, small_tokens
 
@@ -300,7 +301,7 @@ def test_the_change_against_counting_has_the_interval_of_an_independent_bootstra
     read, other, store, monkeypatch
 ):
     """Documents are drawn in a loop; sums of a row come from its saved scores."""
-    monkeypatch.setattr("stages.evaluation.figures.intervals.FEWEST_UNITS", 2)
+    limit(monkeypatch, min_units=2)
     index = made(store, BuildIndex(), IndexConfig(), source=stored(read, other, fraction=0.5))
     config = EvaluateConfig(
         memory=("external:k=4,temperature=1,lambda=0.3",), save_token_scores=True

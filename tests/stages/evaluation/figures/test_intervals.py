@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from stages.evaluation.figures import intervals
 from stages.evaluation.figures.intervals import Bootstrap
 from stages.metrics import FEWEST_UNITS
+from tests.builders.limits import limit
 from tests.oracles import comparison as oracle
 
 UNITS = st.integers(1, 6)
@@ -16,7 +17,7 @@ UNITS = st.integers(1, 6)
 @pytest.fixture
 def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of units so few that all resamples can be written down."""
-    monkeypatch.setattr(intervals, "FEWEST_UNITS", 2)
+    limit(monkeypatch, min_units=2)
 
 
 @given(

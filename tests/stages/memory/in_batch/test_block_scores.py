@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stages.memory.in_batch.block_scores import BlockScores, TargetMatches
 from stages.memory.in_batch.blocks import ScoreBlock, mirrored_blocks, visible_blocks
 from stages.memory.in_batch.visible import others
-from tests.stages.memory.in_batch.test_visible import visibles
+from tests.builders.visible import visibles
 
 OWN = torch.arange(10)
 VISIBLE = others(OWN // 5 * 5, OWN // 5 * 5 + 5, OWN, 10, local=True)

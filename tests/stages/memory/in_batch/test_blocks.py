@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stages.memory.in_batch.blocks import mirrored_blocks, visible_blocks
 from stages.memory.in_batch.visible import earlier, others
-from tests.stages.memory.in_batch.test_visible import table, visibles
+from tests.builders.visible import table, visibles
 
 
 @given(visibles(), st.integers(1, 5), st.integers(1, 5))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from stages.memory.in_batch import log_sums
 from stages.memory.in_batch.visible import Visible, earlier, others
+from tests.builders.in_batch import KINDS, batch, both_ways, own_memory, segments
+from tests.builders.visible import visibles
 from tests.kernels import DEVICE, needs_triton
 from tests.oracles import in_batch as oracle
-from tests.stages.memory.in_batch.test_log_sums import KINDS, batch, both_ways, own_memory, segments
-from tests.stages.memory.in_batch.test_visible import visibles
 
 pytestmark = [
     needs_triton,

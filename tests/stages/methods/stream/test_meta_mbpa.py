@@ -11,7 +11,7 @@ from stages.memory.episodic import nearest, squared_distances
 from stages.methods import METHODS
 from stages.methods.stream.memory import DRAW
 from stages.methods.stream.meta_mbpa import far_ones
-from tests.stages.methods.stream.test_meta import gradients, scores
+from tests.builders.meta import gradients, scores
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_stream, stream
 
 RATE = 0.1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.stages.methods.stream.test_meta import gradients
+from tests.builders.meta import gradients
 from tests.stages.methods.stream.updates import SIZE, Watched, model_for, read_stream, stream
 
 

@@ -24,6 +24,7 @@ from stages.retrieval.scored_range import ScoredRange
 from stages.retrieval.sources.external import ExternalSource
 from stages.retrieval.sources.source import Source, SourceInputs, open_source
 from stages.search.keys import StoredKeys
+from tests.builders.limits import limit
 
 T, VOCABULARY, WIDTH, CONTEXT, ROWS = 37, 4, 3, 8, 50
 DOCUMENTS = np.array([0, 11, 12, 30])
@@ -169,8 +170,7 @@ class SourceContract:
 
     @pytest.fixture(autouse=True)
     def few_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stages.retrieval.sources.recent.FEWEST_POSITIONS", 3)
-        monkeypatch.setattr("stages.retrieval.sources.recent.CHUNK_ENTRIES", {"cpu": 40})
+        limit(monkeypatch, min_chunk_positions=3, chunk_entries={"cpu": 40})
 
     @pytest.mark.parametrize("cuts", [range(1, T), [CONTEXT, 2 * CONTEXT], [1, 5, 6, 19, 36]])
     def test_cutting_a_range_changes_nothing(self, cuts: Sequence[int]) -> None:

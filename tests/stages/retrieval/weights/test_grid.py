@@ -14,6 +14,7 @@ from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights import grid as module
 from stages.retrieval.weights.grid import Fixed, Grid
+from tests.builders.limits import limit
 
 CACHE = "long:size=8/16,theta=0.5/1/2,lambda=0.1/0.3,similarity=dot,key=hidden"
 INPUTS = SourceInputs(8, False)
@@ -148,7 +149,7 @@ def test_a_list_of_weights_is_all_that_is_tried(policy):
 
 @pytest.mark.parametrize("together", [10_000, 1])
 def test_of_several_memories_the_best_sum_is_kept_however_it_was_found(together, monkeypatch):
-    monkeypatch.setattr(module, "TRIED_TOGETHER", together)
+    limit(monkeypatch, points_together=together)
     policy = opened(CACHE, CACHE)
     best = (Point(8, 0.5, 0.3), Point(16, 2.0, 0.1))
     monkeypatch.setattr(module, "coordinate_descent", lambda *_: (best, [8.0, 3.0]))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from stages.memory import weight_network
 from stages.memory.weight_network import WeightPositions
 from stages.retrieval.grammar import parse_readings
 from stages.retrieval.grids import Point, ReadingGrid
@@ -16,13 +15,14 @@ from stages.retrieval.weights import learned, per_context
 from stages.retrieval.weights.grid import Choice
 from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, Learned
 from stages.retrieval.weights.policy import Arrays
+from tests.builders.limits import limit
 
 INPUTS, N = len(CONTEXT) + len(NEIGHBORS), 600
 
 
 @pytest.fixture(autouse=True)
 def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_network, "SHORTEST", 100)
+    limit(monkeypatch, min_positions_of_fit=100)
 
 
 def opened() -> Learned:
