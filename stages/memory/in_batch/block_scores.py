@@ -205,5 +205,5 @@ def _run(
 
 
 def _corner(block: ScoreBlock) -> tuple[int, int]:
-    """What identifies a block: its first row and its first key."""
+    """Identity of a block: its first row and its first key."""
     return block.rows.start, block.keys.start
