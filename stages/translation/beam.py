@@ -74,19 +74,20 @@ def best_tokens(
     tensor([[1, 3, 0]])
     """
     count = min(count, log_probs.shape[1])
-    values, tokens = log_probs.topk(count)
+    best, tokens = log_probs.topk(count)  # [R, C] each
 
     # More tokens than `count` are as good as the last one: only a stable sort chooses among them.
-    tied = (log_probs >= values[:, -1:]).sum(-1) > count
-    tied_rows = tied.nonzero()[:, 0]
+    num_as_good = (log_probs >= best[:, -1:]).sum(-1)
+    tied_rows = (num_as_good > count).nonzero()[:, 0]
     if len(tied_rows):
         sorted_tokens = log_probs[tied_rows].sort(descending=True, stable=True).indices
         tokens[tied_rows] = sorted_tokens[:, :count]
 
     # Stable sorts, first by token and then by probability, put equal ones in the order of tokens.
     tokens = tokens.sort().values
-    values, order = log_probs.gather(1, tokens).sort(descending=True, stable=True)
-    return Candidates(sums[:, None] + values.double(), tokens.gather(1, order))
+    best, order = log_probs.gather(1, tokens).sort(descending=True, stable=True)
+    log_prob = sums[:, None] + best.double()
+    return Candidates(log_prob, tokens.gather(1, order))
 
 
 @torch.inference_mode()
@@ -118,14 +119,15 @@ def beam_search(
     never = torch.tensor(decoder.never, device=device) if decoder.never else None
     sentences = [_Sentence(length) for length in longest]
 
-    # One row for each live hypothesis: its log p so far, its tokens, and its sentence.
-    sums = torch.zeros(len(source), dtype=torch.float64, device=device)
-    history = torch.full((len(source), 1), decoder.start, device=device)
-    sentence_of_row = list(range(len(source)))
+    # One of R rows for each live hypothesis: its log p so far, its tokens, and its sentence.
+    num_sentences = len(source)
+    sums = torch.zeros(num_sentences, dtype=torch.float64, device=device)
+    history = torch.full((num_sentences, 1), decoder.start, device=device)
+    sentence_of_row = list(range(num_sentences))
     state = decoder.begin(source, mask)
     while sentence_of_row:
         step = decoder.step(history[:, -1], state)
-        log_probs = step.log_probs
+        log_probs = step.log_probs  # [R, V]
         if memory is not None:
             log_probs = memory(step, torch.tensor(sentence_of_row, device=device))
         if never is not None:
@@ -133,21 +135,25 @@ def beam_search(
 
         # Each of the best B may end, so twice as many are needed for B that stay live.
         candidates = best_tokens(log_probs, sums, 2 * settings.beam)
+        # NaN is not larger either.
         if not (candidates.log_prob[:, 0] > -torch.inf).all():
             raise ArtifactError(
                 "The model gives no token a valid probability: train or import it again."
             )
 
         live = _advance(sentences, sentence_of_row, candidates, history, decoder.eos, settings)
+        if not live:
+            break
+
+        # Each live continuation becomes a row; several may continue one row.
         rows = [continuation.row for continuation in live]
         log_prob = [continuation.log_prob for continuation in live]
+        tokens = torch.tensor([continuation.token for continuation in live], device=device)
+        row_indices = torch.tensor(rows, device=device)
         sums = torch.tensor(log_prob, dtype=torch.float64, device=device)
+        history = torch.cat((history[row_indices], tokens[:, None]), 1)
         sentence_of_row = [sentence_of_row[row] for row in rows]
-        if sentence_of_row:
-            chosen = torch.tensor(rows, device=device)
-            tokens = torch.tensor([continuation.token for continuation in live], device=device)
-            history = torch.cat((history[chosen], tokens[:, None]), 1)
-            state = select_rows(step.state, chosen)
+        state = select_rows(step.state, row_indices)
     return [sentence.best for sentence in sentences]
 
 
@@ -178,6 +184,7 @@ def _advance(
         live: list[_Continuation] = []
         for rank, continuation in enumerate(continuations[: 2 * settings.beam]):
             row, token, log_prob = continuation
+            # An end below the best B is dropped: it neither finishes nor goes on.
             if token == eos and rank < settings.beam:
                 hypothesis = _finished(history[row], log_prob, length, settings, cut=False)
                 sentence.finished.append(hypothesis)
@@ -186,10 +193,12 @@ def _advance(
 
         if len(sentence.finished) >= settings.beam or not live:
             continue
+
         if length >= sentence.longest:
             for row, token, log_prob in live:
                 tokens = torch.cat((history[row], history.new_tensor([token])))
-                sentence.finished.append(_finished(tokens, log_prob, length, settings, cut=True))
+                hypothesis = _finished(tokens, log_prob, length, settings, cut=True)
+                sentence.finished.append(hypothesis)
         elif not _is_settled(sentence, live[0].log_prob, settings):
             all_live += live
     return all_live

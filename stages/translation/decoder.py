@@ -109,25 +109,33 @@ class ModelDecoder:
     def steps(self, target: Tensor, source: Tensor) -> Step:
         """All steps of one translation with tokens int64 [n]; row i predicts token i."""
         inputs = torch.cat((target.new_tensor([self.start]), target[:-1]))
-        return self._steps(
-            inputs[None], self.begin(source[None], torch.ones_like(source[None], dtype=torch.bool))
-        )
+        sources = source[None]
+        mask = torch.ones_like(sources, dtype=torch.bool)
+        return self._steps(inputs[None], self.begin(sources, mask))
 
     def _steps(self, tokens: Tensor, state: State) -> Step:
         """Read tokens [B, L]; the result has a row for each, B · L in all."""
         with torch.no_grad(), autocast(tokens.device, self.precision):
             encoding = self.model.encode(tokens, state)
         after = encoding.state or {}
-        if not state.keys() <= after.keys() or any(
-            len(tensor) != len(tokens) for tensor in after.values()
-        ):
-            shapes = {name: tuple(tensor.shape) for name, tensor in after.items()}
-            raise UsageError(
-                f"The backbone {self.model.config.backbone!r} gives a state of {shapes} for {len(tokens)} rows: `read` "
-                "gives every tensor that the state had, with rows as the first dimension."
-            )
-        hidden = encoding.hidden.flatten(0, 1)
+        self._require_rows(state, after, len(tokens))
+
+        hidden = encoding.hidden.flatten(0, 1)  # [B L, d]
         key = encoding.key(self.key).flatten(0, 1)
-        before = tokens.masked_fill(tokens == self.start, self.eos).flatten()
-        log_z = self.model.log_prob(hidden, before)[1] if self.scores else None
-        return Step(before, self.model.log_probs(hidden), log_z, key, after)
+        # A memory counts `<eos>` before a target, as its datastore does.
+        previous = tokens.masked_fill(tokens == self.start, self.eos).flatten()
+        # The normalizer is the same for all tokens: that of `previous` is as good as any.
+        log_z = self.model.log_prob(hidden, previous)[1] if self.scores else None
+        return Step(previous, self.model.log_probs(hidden), log_z, key, after)
+
+    def _require_rows(self, before: State, after: State, rows: int) -> None:
+        """Refuse a state that lost a tensor or a row. Raises: UsageError naming the backbone."""
+        lost_tensor = not before.keys() <= after.keys()
+        lost_row = any(len(tensor) != rows for tensor in after.values())
+        if not (lost_tensor or lost_row):
+            return
+        shapes = {name: tuple(tensor.shape) for name, tensor in after.items()}
+        raise UsageError(
+            f"The backbone {self.model.config.backbone!r} gives a state of {shapes} for {rows} rows: `read` "
+            "gives every tensor that the state had, with rows as the first dimension."
+        )

@@ -34,6 +34,7 @@ class PairTexts:
         pair = int(np.searchsorted(self.offsets, row, side="right")) - 1
         begin, end = self.offsets[pair : pair + 2].tolist()
         ids = np.asarray(self.ids[begin:end]).tolist()
+        # The last token ends the target, and has no text.
         pieces = self.text.pieces(ids[:-1])
         before = "".join(pieces[: row - begin])
         return {
@@ -48,8 +49,9 @@ class PairTexts:
         if self.sources is None:
             return None
         ids, offsets = self.sources
-        begin, end = (int(place) for place in offsets[pair : pair + 2])
-        return self.text.decoded(np.asarray(ids[begin : end - 1]).tolist())
+        begin, end = np.asarray(offsets[pair : pair + 2]).tolist()
+        tokens = np.asarray(ids[begin : end - 1])
+        return self.text.decoded(tokens.tolist())
 
 
 def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
@@ -61,19 +63,20 @@ def pair_texts(read: Mapping[str, Artifact], text: TokenText) -> PairTexts:
     """
     stored = neighbor_text(read)
     if stored is not None:
-        arrays: Any = stored.tokens.zarr("tokens.zarr")
-        offsets = np.asarray(arrays[f"{stored.split}/doc_offsets"][:])
-        ids = arrays[f"{stored.split}/ids"]
-        return PairTexts(ids, offsets, _sources(stored.tokens, stored.split), text)
+        group: Any = stored.tokens.zarr("tokens.zarr")[stored.split]
+        offsets = np.asarray(group["doc_offsets"][:])
+        return PairTexts(group["ids"], offsets, _sources(stored.tokens, stored.split), text)
+
     datastore = read["datastore"]
     rows = DatastoreRows(datastore)
-    has_one_split = not is_updated(datastore)  # after an update, rows come from several splits
-    sources = (
-        _sources(datastore.input("corpus"), datastore.config["split"]) if has_one_split else None
-    )
+    sources = None
+    # After an update, rows come from several splits.
+    if not is_updated(datastore):
+        sources = _sources(datastore.input("corpus"), datastore.config["split"])
     return PairTexts(rows.text.ids, rows.doc_offsets, sources, text)
 
 
 def _sources(tokens: Artifact, split: str) -> tuple[Any, Any]:
+    """Tokens of the source side of a split, and offsets of its sentences."""
     arrays: Any = tokens.zarr("tokens.zarr")
     return arrays[f"{split}/source_ids"], arrays[f"{split}/source_offsets"]

@@ -65,48 +65,66 @@ class StepMemory:
         """Evidence for the tokens `targets`, int64 [R], that follow each row."""
         block = self._retrieve(step, sentences, targets)
         point = self.policy.points[-1]
-        parts = []
+        log_probs = []
+        best_rows = []
+        shares = []
         for rows, retrieved in self.policy.reading_row.retrieve(block):
-            log_p = self.policy.read(block, rows, retrieved).log_p
-            last = retrieved[-1].parts[-1]
-            assert last.ids is not None, "neighbours of a datastore are the last part"
-            right = last.entries.values == targets[rows, None]
-            logits = last.logits(point.scale, point.cutoff).masked_fill(~right, -torch.inf)
+            neighbors = retrieved[-1].parts[-1]
+            assert neighbors.ids is not None, "neighbours of a datastore are the last part"
+
+            # The weights of the neighbours that hold the target, [n, k]; a row without any is NaN.
+            holds_target = neighbors.entries.values == targets[rows, None]
+            logits = neighbors.logits(point.scale, point.cutoff)
+            logits = logits.masked_fill(~holds_target, -torch.inf)
             weights = logits.softmax(-1).nan_to_num(nan=0.0)
+
             share, best = weights.max(-1)
-            parts.append(
-                (log_p, torch.where(share > 0, last.ids.gather(1, best[:, None])[:, 0], -1), share)
-            )
-        return Evidence(block.lm.log_p, *map(torch.cat, zip(*parts, strict=True)))
+            best_ids = neighbors.ids.gather(1, best[:, None])[:, 0]
+            log_probs.append(self.policy.read(block, rows, retrieved).log_p)
+            best_rows.append(torch.where(share > 0, best_ids, -1))
+            shares.append(share)
+        return Evidence(
+            block.lm.log_p, torch.cat(log_probs), torch.cat(best_rows), torch.cat(shares)
+        )
 
     def _retrieve(
         self, step: Step, sentences: Tensor, targets: Tensor | None = None
     ) -> ScoredRange:
-        """Search for all rows together."""
+        """Search for all rows together.
+
+        Args:
+            targets: int64 [R]; None: not known yet, since all tokens are scored.
+        """
         queries = search_keys(step.key.to(self.dtype))
         context = self._context(step) if self.policy.needs.context else None
+
+        # Contexts that are searched for, bool [R]; None: all.
+        is_searched = None
         where = self.policy.searches_where
-        opened = None if where is None or context is None else where.worth(context.cpu()).numpy()
-        self.searches += len(queries) if opened is None else int(opened.sum())
-        neighbors = self.search.search(queries, sentences.cpu().numpy(), opened)
-        targets = torch.zeros_like(step.tokens) if targets is None else targets
+        if where is not None and context is not None:
+            is_searched = where.worth(context.cpu()).numpy()
+        self.searches += len(queries) if is_searched is None else int(is_searched.sum())
+        neighbors = self.search.search(queries, sentences.cpu().numpy(), is_searched)
+
+        if targets is None:
+            targets = torch.zeros_like(step.tokens)
         log_p = step.log_probs.gather(1, targets[:, None])[:, 0].float()
-        scored = LMScores(
-            0, targets, log_p, log_p if step.log_z is None else step.log_z, {}, {}, None, None
-        )
-        return ScoredRange(scored, CarriedState(0), NOWHERE, None, neighbors, queries, context)
+        # A reader that needs no normalizers never looks at them.
+        log_z = log_p if step.log_z is None else step.log_z
+        scores = LMScores(0, targets, log_p, log_z, {}, {}, None, None)
+        return ScoredRange(scores, CarriedState(0), NOWHERE, None, neighbors, queries, context)
 
     def _context(self, step: Step) -> Tensor:
         """Features of each context, float [R, 3]: those of
         `stages.retrieval.weights.learned.CONTEXT`.
         """
         log_p = step.log_probs
+        # 0 · -inf would be NaN.
         entropy = -(log_p.exp() * log_p.clamp(min=SMALLEST)).sum(-1)
+
         frequency = self.policy.row.sources[-1].token_counts
         assert frequency is not None, "weights of each context are learned for an index"
-        counts = (
-            frequency[step.tokens.to(frequency.device).clamp(max=len(frequency) - 1)]
-            .float()
-            .log1p()
-        )
-        return torch.stack((log_p.amax(-1), entropy, counts.to(log_p)), -1)
+        # Tokens that the text never had share its last count.
+        tokens = step.tokens.to(frequency.device).clamp(max=len(frequency) - 1)
+        log_counts = frequency[tokens].float().log1p().to(log_p)
+        return torch.stack((log_p.amax(-1), entropy, log_counts), -1)

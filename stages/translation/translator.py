@@ -46,29 +46,33 @@ class Translator:
             sources: tokens of each sentence, with `<eos>` at the end.
             first: number of the first sentence in its split.
         """
-        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        translated: dict[int, Hypothesis] = {}
-        for start in range(0, len(order), self.batch):
-            indices = order[start : start + self.batch]
+        by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        hypotheses: dict[int, Hypothesis] = {}
+        for start in range(0, len(by_length), self.batch):
+            indices = by_length[start : start + self.batch]
             batch = [sources[index] for index in indices]
             numbers = [first + index for index in indices]
-            translated |= zip(indices, self._translated(batch, numbers), strict=True)
-        return [translated[index] for index in range(len(sources))]
+            results = self._translate_batch(batch, numbers)
+            hypotheses.update(zip(indices, results, strict=True))
+        return [hypotheses[index] for index in range(len(sources))]
 
     @property
     def batch(self) -> int:
         """Number of sentences that are searched together."""
         min_sentences, max_sentences = SENTENCES
-        sentence_scores = self.settings.beam * self.text.vocabulary_size
-        return min(max_sentences, max(min_sentences, PROBABILITIES // sentence_scores))
+        probabilities_of_sentence = self.settings.beam * self.text.vocabulary_size
+        num_sentences = PROBABILITIES // probabilities_of_sentence
+        return min(max_sentences, max(min_sentences, num_sentences))
 
-    def _translated(
+    def _translate_batch(
         self, sources: Sequence[np.ndarray], numbers: Sequence[int]
     ) -> list[Hypothesis]:
+        """Translate sentences together; `numbers` are those in their split."""
         if self.memory is not None:
             self.memory.begin(numbers, sources)
         longest = [min(self.settings.longest.of(source), self.max_tokens) for source in sources]
         beam = BeamSettings(self.settings.beam, self.settings.length_penalty)
+
         rows, mask = padded(sources, self.decoder.eos)
         source_rows = torch.from_numpy(rows).to(self.device)
         source_mask = torch.from_numpy(mask).to(self.device)
@@ -87,14 +91,16 @@ class Translator:
         assert self.memory is not None, "evidence is of a memory"
         self.memory.begin([number], [source])
         target = torch.tensor(self.written(hypothesis), device=self.device)
-        step = self.decoder.steps(
-            target, torch.from_numpy(np.asarray(source, np.int64)).to(self.device)
-        )
-        return self.memory.evidence(step, torch.zeros_like(target), target)
+        source_tokens = torch.from_numpy(np.asarray(source, np.int64)).to(self.device)
+        step = self.decoder.steps(target, source_tokens)
+        # All rows translate sentence 0 of this batch of one.
+        sentences = torch.zeros_like(target)
+        return self.memory.evidence(step, sentences, target)
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """A translation as one line."""
-        return self.text.decoded(list(tokens)).replace("\n", " ").strip()
+        text = self.text.decoded(list(tokens))
+        return text.replace("\n", " ").strip()
 
 
 def open_translator(
@@ -113,13 +119,15 @@ def open_translator(
         key: representation that is the query of the memory; None: no memory.
     """
     text = token_text(tokens)
-    beyond = range(
-        text.vocabulary_size, model.config.vocab_size or 0
-    )  # rows of an imported model that no token uses
-    never = (*(id for id in text.special if id != text.eos), *beyond)
-    scores = memory is not None and any(
-        s.reading.reader_settings.needs_scores for s in memory.policy.row.sources
-    )
-    decoder = ModelDecoder(model, text.eos, key or "hidden", never, precision, scores)
+    special = [token for token in text.special if token != text.eos]
+    # Rows of an imported model that no token uses.
+    unused = range(text.vocabulary_size, model.config.vocab_size or 0)
+    never = (*special, *unused)
+
+    needs_scores = False
+    if memory is not None:
+        sources = memory.policy.row.sources
+        needs_scores = any(source.reading.reader_settings.needs_scores for source in sources)
+    decoder = ModelDecoder(model, text.eos, key or "hidden", never, precision, needs_scores)
     max_tokens = model.config.reads.longest_context or Translator.max_tokens
     return Translator(decoder, settings, device, text, memory, max_tokens)
