@@ -16,8 +16,8 @@ from stages.lineage.rows import DatastoreRows
 from stages.lineage.sources import sources_of, tokenizer_of
 from stages.models.config import model_of
 from stages.models.devices import device_type, resolve_precision
-from stages.updating.change import documents_meant, spelled_numbers
-from stages.updating.config import UpdateConfig, taken_over
+from stages.updating.change import resolve_documents, spelled_numbers
+from stages.updating.config import UpdateConfig, settings_of_previous
 
 __all__ = ["UpdateConfig", "UpdateDatastore"]
 
@@ -66,7 +66,7 @@ class UpdateDatastore(Stage[UpdateConfig]):
     def resolve(self, config: UpdateConfig, inputs: Inputs, execution: Execution) -> UpdateConfig:
         rows = DatastoreRows(inputs[PREVIOUS])
         total = len(rows.doc_offsets) - 1
-        forgotten = documents_meant(config.forget, rows.named_runs, total)
+        forgotten = resolve_documents(config.forget, rows.named_runs, total)
         if len(forgotten) == total and ADDED not in inputs:
             raise UsageError(
                 f"This would forget all of {inputs[PREVIOUS].reference}; remove it instead: "
@@ -77,7 +77,7 @@ class UpdateDatastore(Stage[UpdateConfig]):
                 "split": (config.split or "train") if ADDED in inputs else None,
                 "forget": spelled_numbers(forgotten),
                 "precision": resolve_precision(config.precision, device_type(execution.device)),
-                **taken_over(config, inputs),
+                **settings_of_previous(config, inputs),
             }
         )
 

@@ -17,10 +17,10 @@ from stages.artifacts.kinds import KINDS
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError, UsageError
 from stages.forgetting.bucket import held_in_bucket, open_bucket
-from stages.forgetting.question import SHORTEST, Question, named, read_text
+from stages.forgetting.question import SHORTEST, DocumentQuestion, named, read_text
 from stages.forgetting.receipt import Receipt, checked_again
 from stages.forgetting.search import Answer, find_holders
-from stages.forgetting.spans import Holding, Span, spelled
+from stages.forgetting.spans import Holding, RowSpan, spelled
 from stages.numbers import joined
 from stages.reporting import Reporter
 
@@ -70,20 +70,20 @@ def holds(
         raise typer.Exit(HOLDERS_FOUND)
 
 
-def _question(names: list[str] | None, text: Path | None, copied: int) -> Question:
+def _question(names: list[str] | None, text: Path | None, copied: int) -> DocumentQuestion:
     if 0 < copied < SHORTEST:
         raise UsageError(f"--copied {copied}: shorter runs than {SHORTEST} tokens are everywhere.")
     if text is None:
-        return Question(names=named(names or ()), copied=copied)
+        return DocumentQuestion(names=named(names or ()), copied=copied)
     content = read_text(text, "the text that is looked for")
     if not content.strip():
         raise UsageError(f"{text} is empty: there is nothing to look for.")
     if not copied:
         raise UsageError("--text finds copies alone: leave --copied 0 out.")
-    return Question(text=content, copied=copied)
+    return DocumentQuestion(text=content, copied=copied)
 
 
-def _checked_again(path: Path, store: Store, reporter: Reporter) -> tuple[Question, Answer]:
+def _checked_again(path: Path, store: Store, reporter: Reporter) -> tuple[DocumentQuestion, Answer]:
     changed, result = checked_again(Receipt.read(path), store, reporter)
     changed.write(path)
     # Names that are gone resemble others, and that is no mistake.
@@ -116,7 +116,7 @@ def _row(
     return holding.reference, ", ".join(names.get(holding.reference, ())), way, where
 
 
-def _documents(spans: Sequence[Span]) -> str:
+def _documents(spans: Sequence[RowSpan]) -> str:
     """`anna.txt`, the documents with most of the text first."""
     rows = Counter[str]()
     for span in spans:
@@ -143,8 +143,8 @@ def _remarks(result: Answer, store: Store) -> Iterator[str]:
 
 def _copied(result: Answer) -> str:
     """`212 tokens of anna.txt`: the longest copy among the texts of the store."""
-    copies: list[Span] = []
-    copies_in_texts: list[Span] = []
+    copies: list[RowSpan] = []
+    copies_in_texts: list[RowSpan] = []
     for holding in result.holdings:
         copies += holding.copies
         if holding.way == "text":

@@ -10,7 +10,7 @@ from stages.artifacts.copies import Copy
 from stages.artifacts.kinds import USED_UP
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
-from stages.forgetting.question import Question
+from stages.forgetting.question import DocumentQuestion
 from stages.forgetting.search import Answer
 from stages.forgetting.spans import Holding, Way
 
@@ -30,7 +30,7 @@ def open_bucket(url: str) -> Bucket:
 
 
 def held_in_bucket(
-    bucket: Bucket, store: Store, question: Question, answer: Answer
+    bucket: Bucket, store: Store, question: DocumentQuestion, answer: Answer
 ) -> tuple[Holding, ...]:
     """Copies that hold a document.
 
@@ -45,10 +45,13 @@ def held_in_bucket(
         copies = {copy.reference: copy for copy in Copy.all(bucket)}
         holdings = list(_of_local(copies, answer))
         holders = {holding.reference for holding in holdings}
-        remote = {
-            reference: copy for reference, copy in copies.items() if not _is_local(copy, store)
-        }
+        # Copies that were not looked at in the store.
+        remote = {}
+        for reference, copy in copies.items():
+            if not _is_local(copy, store):
+                remote[reference] = copy
 
+        # Those with a document of the question, by reference or by name.
         named = remote.keys() & question.spans.keys()
         for reference, copy in remote.items():
             if _has_name(copy, question.names):
@@ -56,6 +59,7 @@ def held_in_bucket(
         for reference in sorted(named - holders):
             holdings.append(_holding(remote[reference], Way.TEXT))
 
+        # Those that were made from a holder.
         derived = _made_from(named | holders, copies) & remote.keys()
         for reference in sorted(derived - named):
             holdings.append(_holding(remote[reference], Way.DERIVED))
@@ -88,11 +92,15 @@ def _is_local(copy: Copy, store: Store) -> bool:
 
 def _has_name(copy: Copy, names: Set[str]) -> bool:
     """Whether a document of a copy has one of these names."""
-    files = [file for file in copy.manifest.files if file.startswith(NAMES)]
-    spelled = [json.dumps(name).encode() for name in names]
-    for file in files if spelled else ():
+    # Without names, no file is worth reading.
+    if not names:
+        return False
+    json_names = [json.dumps(name).encode() for name in names]
+    for file in copy.manifest.files:
+        if not file.startswith(NAMES):
+            continue
         content = copy.bucket.read(copy.name(file), MOST_BYTES) or b""
-        if any(name in content for name in spelled):
+        if any(name in content for name in json_names):
             return True
     return False
 

@@ -8,7 +8,7 @@ from stages.artifacts.durable import REMOVED
 from stages.artifacts.garbage import unfinished
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.store import Store
-from stages.forgetting.question import Question
+from stages.forgetting.question import DocumentQuestion
 from stages.forgetting.spans import Holding, Way
 from stages.text.spool import NAMES
 
@@ -16,7 +16,9 @@ HEAD = 200
 """Characters of a text that are looked for in the text of an interrupted tokenize."""
 
 
-def drafts_that_hold(store: Store, question: Question, holders: Set[str]) -> Iterator[Holding]:
+def drafts_that_hold(
+    store: Store, question: DocumentQuestion, holders: Set[str]
+) -> Iterator[Holding]:
     """Drafts that read a holder, or have the document's own text; and remains, which nobody reads.
 
     Args:
@@ -34,11 +36,14 @@ def _unfinished(store: Store, folder: Path) -> Holding:
     return Holding(str(folder.relative_to(store.root)), "", Way.UNFINISHED)
 
 
-def _has_text(draft: Path, question: Question) -> bool:
+def _has_text(draft: Path, question: DocumentQuestion) -> bool:
     """Whether a draft of tokens has read the document."""
     names = {json.dumps(name).encode() for name in question.names}
-    if any(name in path.read_bytes() for path in draft.rglob(NAMES) for name in names):
-        return True
+    for path in draft.rglob(NAMES):
+        content = path.read_bytes()
+        if any(name in content for name in names):
+            return True
+
     if question.text is None:
         return False
     head = question.text.strip()[:HEAD].encode()

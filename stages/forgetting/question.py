@@ -12,7 +12,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.config import read_regular
 from stages.errors import UsageError
-from stages.forgetting.spans import Span
+from stages.forgetting.spans import RowSpan
 from stages.forgetting.windows import Windows
 from stages.lineage.corpus import token_text, tokenizer_digest
 from stages.updating.change import NAMED
@@ -27,12 +27,12 @@ SHORTEST = 8
 
 
 @dataclass(frozen=True)
-class Question:
+class DocumentQuestion:
     """Documents that are looked for."""
 
     names: frozenset[str] = frozenset()
     """Names of documents."""
-    spans: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    spans: Mapping[str, tuple[RowSpan, ...]] = field(default_factory=dict)
     """Documents by their places in the text of an artifact, by its reference."""
     text: str | None = None
     """A text without a name."""
@@ -118,12 +118,15 @@ def windows_by_tokenizer(
     by_tokenizer: dict[str, list[Windows]] = {}
     for tokenizer in tokenizers:
         digest = tokenizer.digest
-        own_passages = [passage for passage in passages if passage.tokenizer.digest == digest]
-        if not own_passages:
-            own_passages = [tokenizer.cut(passage.spelled_out) for passage in passages]
+        cut_passages = [passage for passage in passages if passage.tokenizer.digest == digest]
+        if not cut_passages:
+            cut_passages = [tokenizer.cut(passage.spelled_out) for passage in passages]
+
         distinct = {}
-        for passage in own_passages:
-            distinct[passage.ids.astype(np.int64).tobytes()] = passage
+        for passage in cut_passages:
+            # One width, since artifacts store ids in different ones.
+            tokens = passage.ids.astype(np.int64).tobytes()
+            distinct[tokens] = passage
         by_tokenizer[digest] = _windows(list(distinct.values()), copied)
     return by_tokenizer
 
@@ -132,13 +135,14 @@ def _windows(passages: Sequence[Passage], copied: int) -> list[Windows]:
     """Windows of passages of one tokenizer, a set for each length of a window."""
     if not copied:
         return []
-    by_length = defaultdict[int, list[np.ndarray]](list)
+    ids_by_length = defaultdict[int, list[np.ndarray]](list)
     for passage in passages:
+        # A passage shorter than a window is one window, of the tokens that are the same anywhere.
         ids = passage.ids if len(passage.ids) >= copied else _inner(passage)
         length = min(copied, len(ids))
         if length >= SHORTEST:
-            by_length[length].append(ids)
-    return [Windows.of(group, length) for length, group in by_length.items()]
+            ids_by_length[length].append(ids)
+    return [Windows.of(texts, length) for length, texts in ids_by_length.items()]
 
 
 def _inner(passage: Passage) -> np.ndarray:

@@ -19,26 +19,26 @@ from stages.artifacts.kinds import PREVIOUS
 from stages.artifacts.manifest import InputRecord
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
-from stages.forgetting.question import Question
+from stages.forgetting.question import DocumentQuestion
 from stages.forgetting.search import Answer, find_holders
-from stages.forgetting.spans import Holding, Span
+from stages.forgetting.spans import Holding, RowSpan
 from stages.forgetting.texts import StoredText, text_of_rows
 from stages.reporting import Reporter
-from stages.updating.change import documents_meant
+from stages.updating.change import resolve_documents
 
 
-class _Part(BaseModel):
+class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Reference(_Part):
+class Reference(_Record):
     """An artifact with the digest of its bytes."""
 
     reference: str
     digest: str
 
 
-class Replaced(_Part):
+class Replaced(_Record):
     """An artifact that held the documents, and one of the same work without them."""
 
     before: Reference
@@ -49,7 +49,7 @@ class Replaced(_Part):
         return self.before.reference, self.after.reference
 
 
-class Check(_Part):
+class Check(_Record):
     """One look at the store."""
 
     when: str
@@ -58,7 +58,7 @@ class Check(_Part):
     unread: dict[str, str]
 
 
-class Receipt(_Part):
+class Receipt(_Record):
     """Record of documents that were forgotten."""
 
     receipt: Literal[1] = 1
@@ -70,7 +70,7 @@ class Receipt(_Part):
     """Rows of the datastore that were forgotten."""
     encoded_again: int
     """Rows whose keys were made again, because their windows had forgotten tokens."""
-    places: dict[str, tuple[Span, ...]]
+    places: dict[str, tuple[RowSpan, ...]]
     """Places of the documents in texts, by reference of the artifact."""
     held: tuple[Holding, ...]
     """Ways in which artifacts held the documents at the first check."""
@@ -79,9 +79,9 @@ class Receipt(_Part):
     """Looks at the store, the latest last."""
 
     @property
-    def question(self) -> Question:
+    def question(self) -> DocumentQuestion:
         """The question that the receipt answers."""
-        return Question(frozenset(self.names), self.places)
+        return DocumentQuestion(frozenset(self.names), self.places)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -100,7 +100,10 @@ class Receipt(_Part):
 
 
 def require_receipt_file(path: Path) -> None:
-    """Raises: UsageError if a receipt may not be written there: another's file, or no folder."""
+    """Refuse a path at which no receipt may be written.
+
+    Raises: UsageError if it is another's file, or in no folder.
+    """
     if not path.parent.is_dir():
         raise UsageError(f"--receipt {path}: there is no folder {path.parent}.")
     if path.exists():
@@ -114,12 +117,13 @@ def require_receipt_file(path: Path) -> None:
 
 def receipt_of(datastore: Artifact, store: Store, reporter: Reporter) -> Receipt:
     """The receipt of a datastore that has just forgotten documents."""
-    previous = datastore.input(PREVIOUS)
-    text = text_of_rows(previous)
-    numbers = documents_meant(datastore.config["forget"], (), len(text.doc_offsets) - 1).tolist()
+    text = text_of_rows(datastore.input(PREVIOUS))
+    num_documents = len(text.doc_offsets) - 1
+    # A datastore keeps numbers in its settings, so no names are needed to read them.
+    numbers = resolve_documents(datastore.config["forget"], (), num_documents).tolist()
     places = {text.artifact.reference: tuple(text.spans_of(numbers))}
     names = _names_gone(text, numbers)
-    answer = find_holders(store, Question(names, places), reporter)
+    answer = find_holders(store, DocumentQuestion(names, places), reporter)
     return Receipt(
         names=tuple(sorted(names)),
         documents=len(numbers),
@@ -148,11 +152,16 @@ def checked_again(receipt: Receipt, store: Store, reporter: Reporter) -> tuple[R
 def _names_gone(text: StoredText, numbers: Iterable[int]) -> frozenset[str]:
     """Names whose documents are all forgotten; the lines of a file may have one name."""
     forgotten = set(numbers)
-    names = {name for number in forgotten if (name := text.names.of(number)) is not None}
-    return frozenset(name for name in names if forgotten.issuperset(text.documents_called({name})))
+    names = {text.names.of(number) for number in forgotten}
+    gone = set()
+    for name in names:
+        if name is not None and forgotten.issuperset(text.documents_called({name})):
+            gone.add(name)
+    return frozenset(gone)
 
 
 def _check(answer: Answer) -> Check:
+    """A look at the store, which is now."""
     return Check(
         when=datetime.now(UTC).isoformat(timespec="seconds"),
         tokens_searched=answer.tokens,
@@ -182,12 +191,14 @@ def _replaced(
     holders = {holding.reference for holding in remains if not holding.only_copies}
     holders |= records.keys()
 
-    everything = list(artifacts)
-    before = [artifact for artifact in everything if artifact.reference in records]
-    free = [artifact for artifact in everything if artifact.reference not in holders]
+    all_artifacts = list(artifacts)
+    holding = [artifact for artifact in all_artifacts if artifact.reference in records]
+    free = [artifact for artifact in all_artifacts if artifact.reference not in holders]
+
+    # Inputs come before what is made of them, so their successors are known by then.
     successors: dict[str, set[str]] = {}
     replaced = []
-    for old in before:
+    for old in holding:
         for new in free:
             if _replaces(new, old, successors):
                 successors.setdefault(old.reference, set()).add(new.reference)
@@ -200,17 +211,26 @@ def _replaces(new: Artifact, old: Artifact, successors: Mapping[str, set[str]]) 
     """Whether an artifact was made in place of another; `successors`: those of earlier artifacts."""
     if old.matches(new.manifest.inputs.get(PREVIOUS)):
         return True
-    inputs = _inputs_read(new)
-    earlier = _inputs_read(old)
-    if new.manifest.stage != old.manifest.stage or inputs.keys() != earlier.keys():
+
+    new_inputs = _inputs_read(new)
+    old_inputs = _inputs_read(old)
+    same_stage = new.manifest.stage == old.manifest.stage
+    if not same_stage or new_inputs.keys() != old_inputs.keys():
         return False
-    changed = [role for role in inputs if inputs[role] != earlier[role]]
-    return bool(changed) and all(
-        inputs[role].reference in successors.get(earlier[role].reference, ()) for role in changed
-    )
+
+    # Made of the same inputs, one is no replacement of the other.
+    changed = [role for role in new_inputs if new_inputs[role] != old_inputs[role]]
+    if not changed:
+        return False
+    for role in changed:
+        replacements = successors.get(old_inputs[role].reference, ())
+        if new_inputs[role].reference not in replacements:
+            return False
+    return True
 
 
 def _inputs_read(artifact: Artifact) -> dict[str, InputRecord]:
     """The inputs of an artifact, by role, without the one that was changed into it."""
-    inputs = artifact.manifest.inputs.items()
-    return {role: record for role, record in inputs if role != PREVIOUS}
+    inputs = dict(artifact.manifest.inputs)
+    inputs.pop(PREVIOUS, None)
+    return inputs

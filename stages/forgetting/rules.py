@@ -8,7 +8,7 @@ import numpy as np
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.kinds import KINDS
 from stages.artifacts.manifest import InputRecord
-from stages.forgetting.spans import ROWS, Holding, Span, Way, clipped, in_part, in_segments
+from stages.forgetting.spans import ROWS, Holding, RowSpan, Way, clipped, in_part, in_segments
 from stages.lineage.corpus import TOKENIZER, tokenizer_digest
 from stages.lineage.indexes import TEXT, holds_all, is_exact, row_counts
 from stages.lineage.sources import is_updated
@@ -51,9 +51,9 @@ class Ledger:
         """The holdings of an artifact."""
         return () if artifact is None else self.holdings.get(artifact.reference, ())
 
-    def spans(self, artifact: Artifact | None, *parts: str) -> tuple[Span, ...]:
+    def spans(self, artifact: Artifact | None, *parts: str) -> tuple[RowSpan, ...]:
         """Spans of an artifact, in these parts; without parts in all."""
-        spans: list[Span] = []
+        spans: list[RowSpan] = []
         for holding in self.of(artifact):
             if holding.way in MOVED:
                 spans += holding.spans
@@ -62,39 +62,42 @@ class Ledger:
     def missing(self, artifact: Artifact) -> InputRecord | None:
         """An input that is needed to read an artifact, and is gone or has other bytes."""
         for record in artifact.manifest.inputs.values():
-            there = self.artifacts.get(record.reference)
-            if record.reference in artifact.needed and (there is None or not there.matches(record)):
+            if record.reference not in artifact.needed:
+                continue
+            stored = self.artifacts.get(record.reference)
+            if stored is None or not stored.matches(record):
                 return record
         return None
 
 
 MOVED = (Way.TEXT, Way.KEYS, Way.CONTEXTS, Way.NEIGHBORS)
 """Ways whose spans are tokens or rows that artifacts below may hold, too."""
-Findings = Iterator[tuple[Way, Iterable[Span], Iterable[str]]]
+Findings = Iterator[tuple[Way, Iterable[RowSpan], Iterable[str]]]
 """Way, spans and files of each holding; without spans and files there is none."""
-Rule = Callable[[Artifact, tuple[Span, ...], Ledger], Findings]
+Rule = Callable[[Artifact, tuple[RowSpan, ...], Ledger], Findings]
 """Function from an artifact, the spans in its own text, and its inputs; `Kind.holds` names it."""
 
 
-def holdings(artifact: Artifact, stored: Iterable[Span], ledger: Ledger) -> tuple[Holding, ...]:
+def holdings(artifact: Artifact, stored: Iterable[RowSpan], ledger: Ledger) -> tuple[Holding, ...]:
     """All ways in which an artifact holds documents.
 
     Args:
         stored: spans in the text that the artifact stores itself.
         ledger: the holdings of its inputs.
     """
-    named = KINDS[artifact.kind].holds
-    rule: Rule = load(named) if named else held_by_others
+    rule_name = KINDS[artifact.kind].holds
+    rule: Rule = load(rule_name) if rule_name else held_by_others
+    reference = artifact.reference
     result = []
     for way, spans, files in rule(artifact, tuple(stored), ledger):
-        holding = Holding(artifact.reference, artifact.digest, way, tuple(spans), tuple(files))
+        holding = Holding(reference, artifact.digest, way, tuple(spans), tuple(files))
         if holding.spans or holding.files:
             result.append(holding)
     return tuple(result)
 
 
 def learned_vocabularies(
-    artifacts: Iterable[Artifact], stored: Mapping[str, Iterable[Span]]
+    artifacts: Iterable[Artifact], stored: Mapping[str, Iterable[RowSpan]]
 ) -> frozenset[str]:
     """Digests of the tokenizers that were learned from documents.
 
@@ -110,14 +113,14 @@ def learned_vocabularies(
     return frozenset(digests)
 
 
-def held_by_tokens(tokens: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_tokens(tokens: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Documents of its own text, and a vocabulary that was learned from one."""
     yield Way.TEXT, stored, ()
     if tokenizer_digest(tokens) in ledger.vocabularies:
         yield Way.VOCABULARY, (), (TOKENIZER,)
 
 
-def held_by_datastore(datastore: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_datastore(datastore: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Rows of its own text, or of its corpus as far as they are stored."""
     if is_updated(datastore):
         yield Way.KEYS, stored, ()
@@ -128,19 +131,22 @@ def held_by_datastore(datastore: Artifact, stored: tuple[Span, ...], ledger: Led
     yield Way.KEYS, [span.moved(ROWS) for span in rows], ()
 
 
-def held_by_index(index: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_index(index: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Rows of its datastore, without those that it leaves out; or contexts of its text."""
     if is_exact(index):
-        spans = ledger.spans(ledger.input(index, TEXT), str(index.config["split"]))
-        yield Way.CONTEXTS, [span.moved(ROWS) for span in spans], ()
+        text = ledger.input(index, TEXT)
+        contexts = ledger.spans(text, str(index.config["split"]))
+        yield Way.CONTEXTS, [span.moved(ROWS) for span in contexts], ()
         return
-    spans = ledger.spans(ledger.input(index, "datastore"), ROWS)
+
+    datastore = ledger.input(index, "datastore")
+    spans = ledger.spans(datastore, ROWS)
     if spans and not holds_all(index):
         spans = tuple(_stored_rows(spans, row_counts(index)))
     yield Way.KEYS, spans, ()
 
 
-def _stored_rows(spans: Iterable[Span], counts: np.ndarray | None) -> Iterator[Span]:
+def _stored_rows(spans: Iterable[RowSpan], counts: np.ndarray | None) -> Iterator[RowSpan]:
     """The spans with a row that an index holds, cut to the first and the last of these rows."""
     assert counts is not None, "some rows are left out"
     for span in spans:
@@ -149,56 +155,63 @@ def _stored_rows(spans: Iterable[Span], counts: np.ndarray | None) -> Iterator[S
             yield span._replace(start=int(rows[0]), stop=int(rows[-1]) + 1)
 
 
-def held_by_neighbors(neighbors: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_neighbors(neighbors: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Tokens whose neighbours it has, and rows that may be neighbours."""
     queries = ledger.spans(ledger.input(neighbors, "queries"), *neighbors.config["queries"])
     rows = ledger.spans(ledger.input(neighbors, "index"), ROWS)
     yield Way.NEIGHBORS, (*queries, *rows), ()
 
 
-def held_by_batches(batches: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_batches(batches: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Segments with tokens of its text."""
     tokens = ledger.input(batches, "tokens")
     spans = ledger.spans(tokens, SPLIT)
+    # Segments of pairs have no one length.
     if tokens is not None and not is_pairs(tokens):
-        spans = in_segments(
-            spans, batches.config["segment_length"], int(batches.metrics["segments"])
-        )
+        length = batches.config["segment_length"]
+        spans = in_segments(spans, length, int(batches.metrics["segments"]))
     yield Way.SEGMENTS, spans, ()
 
 
-def held_by_model(model: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_model(model: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Documents on which it was trained, or on which another model was that it begins with."""
     if model.manifest.stage == IMPORTED:
         return
-    spans = list(ledger.spans(ledger.input(model, "tokens"), *LEARNT_SPLITS))
-    for role in sorted(model.manifest.inputs.keys() - {"tokens"}):
+    tokens = ledger.input(model, "tokens")
+    spans = list(ledger.spans(tokens, *LEARNT_SPLITS))
+    other_roles = model.manifest.inputs.keys() - {"tokens"}
+    for role in sorted(other_roles):
         for holding in ledger.of(ledger.input(model, role)):
-            if holding.way != Way.SEGMENTS:
-                # Neighbours of the test split are stored too, and no training reads them.
-                spans += in_part(holding.spans, *LEARNT_SPLITS, ROWS)
+            # Numbers of segments are no rows of tokens.
+            if holding.way == Way.SEGMENTS:
+                continue
+            # Neighbours of the test split are stored too, and no training reads them.
+            spans += in_part(holding.spans, *LEARNT_SPLITS, ROWS)
+    # Distinct spans, in their order.
     yield Way.LEARNED, dict.fromkeys(spans), ()
 
 
-def held_by_episodes(episodes: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_episodes(episodes: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Documents whose keys it has."""
     corpus = ledger.input(episodes, "corpus")
     yield Way.KEYS, ledger.spans(corpus, str(episodes.config["split"])), ()
 
 
-def held_by_report(report: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_report(report: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Tokens of the scored split in its files, and weights that were fitted on the tuning split."""
     tokens = ledger.input(report, "tokens")
     split = str(report.config["split"])
     spans = ledger.spans(tokens, split)
     if spans:
+        # Files of all tokens, and those of one passage.
         files = [name for name in (SCORES, TRANSLATIONS, CHANGED) if _has(report, name)]
         if _has(report, PASSAGE):
-            shown = report.json(PASSAGE)
-            if clipped(spans, int(shown["start"]), int(shown["stop"])):
+            passage = report.json(PASSAGE)
+            if clipped(spans, int(passage["start"]), int(passage["stop"])):
                 files += [PASSAGE, CHART_OF_PASSAGE]
         if files:
             yield Way.QUOTED, spans, files
+
     tuned = ledger.spans(tokens, str(report.config["tune_split"]))
     if tuned and _has(report, NETWORK):
         yield Way.LEARNED, tuned, (NETWORK,)
@@ -209,16 +222,16 @@ def _has(artifact: Artifact, name: str) -> bool:
     return any(file == name or file.startswith(f"{name}/") for file in artifact.manifest.files)
 
 
-def held_by_matrix(matrix: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_matrix(matrix: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """Answers to documents of the scored split."""
     spans = ledger.spans(ledger.input(matrix, "tokens"), str(matrix.config["split"]))
     if spans:
         yield Way.QUOTED, spans, (ANSWERS,)
 
 
-def held_by_others(artifact: Artifact, stored: tuple[Span, ...], ledger: Ledger) -> Findings:
+def held_by_others(artifact: Artifact, stored: tuple[RowSpan, ...], ledger: Ledger) -> Findings:
     """All documents of its inputs, for a kind without a rule."""
-    spans: list[Span] = []
+    spans: list[RowSpan] = []
     for role in sorted(artifact.manifest.inputs):
         for holding in ledger.of(ledger.input(artifact, role)):
             spans += holding.spans

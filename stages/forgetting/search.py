@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
 
 from stages.artifacts.artifact import Artifact
 from stages.artifacts.store import Store
 from stages.errors import ArtifactError
 from stages.forgetting.drafts import drafts_that_hold
-from stages.forgetting.question import Passage, Question, Tokenizer, windows_by_tokenizer
+from stages.forgetting.question import DocumentQuestion, Passage, Tokenizer, windows_by_tokenizer
 from stages.forgetting.rules import Ledger, holdings, learned_vocabularies
-from stages.forgetting.spans import Holding, Span, in_part
+from stages.forgetting.spans import Holding, RowSpan, in_part
 from stages.forgetting.texts import StoredText, stored_texts
 from stages.reporting import Reporter
 
@@ -36,7 +35,7 @@ class Answer:
     """The tokens of the documents that were found by their names."""
 
 
-def find_holders(store: Store, question: Question, reporter: Reporter) -> Answer:
+def find_holders(store: Store, question: DocumentQuestion, reporter: Reporter) -> Answer:
     """Find the artifacts of a store that hold a document, and its copies in other documents.
 
     Damaged artifacts, and those whose inputs are gone, are named in the answer: they may hold it,
@@ -48,28 +47,39 @@ def find_holders(store: Store, question: Question, reporter: Reporter) -> Answer
 class _Search:
     """One search: texts with their documents first, then everything made of them."""
 
-    def __init__(self, store: Store, question: Question, reporter: Reporter) -> None:
+    def __init__(self, store: Store, question: DocumentQuestion, reporter: Reporter) -> None:
         self._store = store
         self._question = question
         self._reporter = reporter
         self._artifacts = store.artifacts()
+        # Why an artifact could not be looked at, by reference; each step may add some.
         self._unread: dict[str, str] = {}
         self._texts = list(self._readable_texts())
         self._tokenizers = {text.tokenizer: Tokenizer(text.tokens) for text in self._texts}
-        self._meant = {text: self._documents(text) for text in self._texts}
-        """Numbers of the documents that are looked for, by text."""
+        # Numbers of the documents that are looked for, by text.
+        self._documents = {text: self._documents_of(text) for text in self._texts}
 
     def answer(self) -> Answer:
+        """Search the texts for documents and copies, then what was made of them, then drafts."""
         self._note_unreadable()
         passages = tuple(self._passages())
-        ledger = self._ledger(self._stored_spans(passages))
+        spans = self._stored_spans(passages)
+        ledger = self._ledger(spans)
+
         holdings: list[Holding] = []
         for artifact in self._artifacts:
             holdings += ledger.of(artifact)
         holders = {holding.reference for holding in holdings}
         holdings += drafts_that_hold(self._store, self._question, holders)
-        tokens = self._tokens() if passages and self._question.copied else 0
-        return Answer(tuple(holdings), self._unread, self._alike(), tokens, passages)
+
+        searches_copies = bool(passages) and self._question.copied > 0
+        return Answer(
+            holdings=tuple(holdings),
+            unread=self._unread,
+            alike=self._alike(),
+            tokens=self._tokens() if searches_copies else 0,
+            documents=passages,
+        )
 
     def _readable_texts(self) -> Iterator[StoredText]:
         """All texts whose files are as they were made."""
@@ -96,47 +106,52 @@ class _Search:
             except ArtifactError as error:
                 self._unread[reference] = str(error)
 
-    def _documents(self, text: StoredText) -> list[int]:
+    def _documents_of(self, text: StoredText) -> list[int]:
         """Numbers of the documents of a text that the question names, rising."""
-        spans = in_part(self._question.spans.get(text.artifact.reference, ()), text.part)
-        placed = (text.documents_between(span.start, span.stop) for span in spans)
-        called = text.documents_called(self._question.names)
-        return sorted({*called, *chain.from_iterable(placed)})
+        numbers = set(text.documents_called(self._question.names))
+        spans = self._question.spans.get(text.artifact.reference, ())
+        for span in in_part(spans, text.part):
+            numbers.update(text.documents_between(span.start, span.stop))
+        return sorted(numbers)
 
     def _passages(self) -> Iterator[Passage]:
         """The tokens of named documents, or of the text."""
-        for text, numbers in self._meant.items():
+        for text, numbers in self._documents.items():
+            tokenizer = self._tokenizers[text.tokenizer]
+            eos = text.tokens.metrics["eos_id"]
             for number in numbers:
                 ids = text.document(number)
-                if len(ids) and ids[-1] == text.tokens.metrics["eos_id"]:
+                # A copy within another document does not end there.
+                if len(ids) and ids[-1] == eos:
                     ids = ids[:-1]
-                yield Passage(self._tokenizers[text.tokenizer], ids)
+                yield Passage(tokenizer, ids)
         if self._question.text is not None:
             for tokenizer in self._tokenizers.values():
                 yield tokenizer.cut(self._question.text)
 
-    def _stored_spans(self, passages: Sequence[Passage]) -> dict[str, list[Span]]:
+    def _stored_spans(self, passages: Sequence[Passage]) -> dict[str, list[RowSpan]]:
         """Spans of documents and of copies in all texts, by reference of the artifact."""
         windows = windows_by_tokenizer(passages, self._tokenizers.values(), self._question.copied)
-        # a text that is looked for has no original in the store, so no span of it is a copy
+        # A text that is looked for has no original in the store, so no span of it is a copy.
         are_copies = self._question.text is None
-        searched = 0
-        total = self._tokens()
-        spans_of: dict[str, list[Span]] = {}
+        num_searched = 0
+        num_tokens = self._tokens()
+        spans_by_artifact: dict[str, list[RowSpan]] = {}
         for text in self._texts:
-            whole = self._meant[text]
-            spans = spans_of.setdefault(text.artifact.reference, [])
-            spans += text.spans_of(whole)
-            for span in text.shared(windows[text.tokenizer], whole):
+            spans = spans_by_artifact.setdefault(text.artifact.reference, [])
+            documents = self._documents[text]
+            spans += text.spans_of(documents)
+            for span in text.shared(windows[text.tokenizer], documents):
                 spans.append(span._replace(is_copy=are_copies))
-            searched += text.length
-            self._reporter.progress(searched, total, "tokens")
-        return spans_of
+
+            num_searched += text.length
+            self._reporter.progress(num_searched, num_tokens, "tokens")
+        return spans_by_artifact
 
     def _tokens(self) -> int:
         return sum(text.length for text in self._texts)
 
-    def _ledger(self, spans: Mapping[str, Sequence[Span]]) -> Ledger:
+    def _ledger(self, spans: Mapping[str, Sequence[RowSpan]]) -> Ledger:
         """Holdings of all artifacts, from the spans in texts; each artifact after its inputs."""
         by_reference = {artifact.reference: artifact for artifact in self._artifacts}
         ledger = Ledger(by_reference, learned_vocabularies(self._artifacts, spans))
@@ -153,22 +168,26 @@ class _Search:
     def _alike(self) -> tuple[str, ...]:
         """Names that resemble those that no document has."""
         unknown = set(self._question.names)
-        for text, numbers in self._meant.items():
+        for text, numbers in self._documents.items():
             unknown -= {text.names.of(number) for number in numbers}
         if not unknown:
             return ()
 
-        names = {run.name for text in self._texts for run in text.runs if run.name}
-        near: list[str] = []
+        names = set()
+        for text in self._texts:
+            names.update(run.name for run in text.runs if run.name)
+
+        # Keys of a dictionary are distinct and keep their order.
+        similar: dict[str, None] = {}
         for name in sorted(unknown):
-            near += get_close_matches(name, names, SHOWN)
-        return tuple(dict.fromkeys(near))[:SHOWN]
+            similar |= dict.fromkeys(get_close_matches(name, names, SHOWN))
+        return tuple(similar)[:SHOWN]
 
 
 def _inputs_first(artifacts: Sequence[Artifact]) -> list[str]:
     """References of artifacts, each after its inputs. Raises: ArtifactError for a cycle."""
-    there = {artifact.reference for artifact in artifacts}
-    inputs = {artifact.reference: artifact.parents & there for artifact in artifacts}
+    references = {artifact.reference for artifact in artifacts}
+    inputs = {artifact.reference: artifact.parents & references for artifact in artifacts}
     try:
         return list(TopologicalSorter(inputs).static_order())
     except CycleError as error:
@@ -176,7 +195,10 @@ def _inputs_first(artifacts: Sequence[Artifact]) -> list[str]:
 
 
 def _require_inputs(artifact: Artifact, ledger: Ledger) -> None:
-    """Raises: ArtifactError if an input is gone, so that nobody knows whether it held a document."""
+    """Refuse an artifact that cannot be judged.
+
+    Raises: ArtifactError if an input is gone, so that nobody knows whether it held a document.
+    """
     record = ledger.missing(artifact)
     if record is not None:
         raise ArtifactError(

@@ -10,7 +10,7 @@ ROWS = "rows"
 """Part of an artifact whose rows are of no one split."""
 
 
-class Span(NamedTuple):
+class RowSpan(NamedTuple):
     """Rows [start, stop) of an artifact that are tokens of a document, or of a copy of it."""
 
     part: str
@@ -27,7 +27,7 @@ class Span(NamedTuple):
         """Number of its rows."""
         return self.stop - self.start
 
-    def moved(self, part: str) -> "Span":
+    def moved(self, part: str) -> "RowSpan":
         """The same rows in another artifact."""
         return self._replace(part=part)
 
@@ -65,17 +65,17 @@ class Holding:
     digest: str
     """Digest of the artifact's bytes; empty for unfinished work."""
     way: Way
-    spans: tuple[Span, ...] = ()
+    spans: tuple[RowSpan, ...] = ()
     files: tuple[str, ...] = ()
     """Files of the artifact that hold it; empty: those of the arrays."""
 
     @property
-    def document_spans(self) -> tuple[Span, ...]:
+    def document_spans(self) -> tuple[RowSpan, ...]:
         """Spans of the documents themselves."""
         return tuple(span for span in self.spans if not span.is_copy)
 
     @property
-    def copies(self) -> tuple[Span, ...]:
+    def copies(self) -> tuple[RowSpan, ...]:
         """Spans of copies in other documents."""
         return tuple(span for span in self.spans if span.is_copy)
 
@@ -85,47 +85,58 @@ class Holding:
         return bool(self.copies) and not self.document_spans
 
 
-def in_part(spans: Iterable[Span], *parts: str) -> tuple[Span, ...]:
+def in_part(spans: Iterable[RowSpan], *parts: str) -> tuple[RowSpan, ...]:
     """The spans that lie in these parts."""
     return tuple(span for span in spans if span.part in parts)
 
 
-def clipped(spans: Iterable[Span], start: int, stop: int) -> tuple[Span, ...]:
+def clipped(spans: Iterable[RowSpan], start: int, stop: int) -> tuple[RowSpan, ...]:
     """The parts of spans that lie in rows [start, stop).
 
-    >>> clipped([Span("train", 2, 9, "a"), Span("train", 9, 12, "b")], 0, 6)
-    (Span(part='train', start=2, stop=6, document='a', is_copy=False),)
+    >>> clipped([RowSpan("train", 2, 9, "a"), RowSpan("train", 9, 12, "b")], 0, 6)
+    (RowSpan(part='train', start=2, stop=6, document='a', is_copy=False),)
     """
-    cut = (span._replace(start=max(span.start, start), stop=min(span.stop, stop)) for span in spans)
-    return tuple(span for span in cut if span.start < span.stop)
+    result = []
+    for span in spans:
+        first = max(span.start, start)
+        last = min(span.stop, stop)
+        if first < last:
+            result.append(span._replace(start=first, stop=last))
+    return tuple(result)
 
 
-def in_segments(spans: Iterable[Span], length: int, segments: int) -> tuple[Span, ...]:
+def in_segments(spans: Iterable[RowSpan], length: int, segments: int) -> tuple[RowSpan, ...]:
     """Segments of `length` tokens that hold tokens of spans.
 
-    >>> in_segments([Span("train", 7, 9, "a")], length=4, segments=9)
-    (Span(part='train', start=1, stop=3, document='a', is_copy=False),)
+    >>> in_segments([RowSpan("train", 7, 9, "a")], length=4, segments=9)
+    (RowSpan(part='train', start=1, stop=3, document='a', is_copy=False),)
     """
-    touched = (
-        span._replace(start=span.start // length, stop=-(-span.stop // length)) for span in spans
-    )
+    touched = []
+    for span in spans:
+        first = span.start // length
+        # Rounded up: a segment that holds one token of the span counts.
+        stop = -(-span.stop // length)
+        touched.append(span._replace(start=first, stop=stop))
+    # Tokens behind the last whole segment are in none.
     return clipped(touched, 0, segments)
 
 
-def spelled(spans: Sequence[Span], max_ranges: int = 3) -> str:
+def spelled(spans: Sequence[RowSpan], max_ranges: int = 3) -> str:
     """Rows of spans for people, the last one of each included, as `--forget` counts.
 
-    >>> spelled([Span("train", 1204, 3378, "a"), Span("train", 9, 10, "a")])
+    >>> spelled([RowSpan("train", 1204, 3378, "a"), RowSpan("train", 9, 10, "a")])
     'train 9, 1,204-3,377'
     """
     ranges_of_part = defaultdict[str, list[str]](list)
-    for span in sorted(spans, key=lambda span: span[:3]):
-        last = "" if span.rows == 1 else f"-{span.stop - 1:,}"
-        ranges_of_part[span.part].append(f"{span.start:,}{last}")
+    for span in sorted(spans, key=lambda span: (span.part, span.start, span.stop)):
+        first = f"{span.start:,}"
+        last = f"{span.stop - 1:,}"
+        ranges_of_part[span.part].append(first if span.rows == 1 else f"{first}-{last}")
 
     texts = []
     for part, ranges in ranges_of_part.items():
+        shown = ", ".join(ranges[:max_ranges])
         num_hidden = len(ranges) - max_ranges
         more = f" and {num_hidden:,} more" if num_hidden > 0 else ""
-        texts.append(f"{part} {', '.join(ranges[:max_ranges])}{more}")
+        texts.append(f"{part} {shown}{more}")
     return "; ".join(texts)

@@ -4,14 +4,13 @@ import json
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stages.artifacts.artifact import Artifact
-from stages.forgetting.spans import Span
+from stages.forgetting.spans import RowSpan
 from stages.forgetting.windows import Windows, joined_ranges, shared_ranges
 from stages.lineage import sources
 from stages.lineage.corpus import tokenizer_digest
@@ -90,10 +89,15 @@ class StoredText:
         if not self.may_name(names):
             return []
         numbers: list[int] = []
-        for run, end in zip(self.runs, accumulate(run.documents for run in self.runs), strict=True):
+        first = 0
+        for run in self.runs:
             if run.name in names:
-                numbers += range(end - run.documents, end)
-        return [number for number in numbers if number < len(self.doc_offsets) - 1]
+                numbers += range(first, first + run.documents)
+            first += run.documents
+
+        # A file of names may go on behind the documents that are stored.
+        num_documents = len(self.doc_offsets) - 1
+        return [number for number in numbers if number < num_documents]
 
     def documents_between(self, start: int, stop: int) -> range:
         """Numbers of the documents of tokens [start, stop)."""
@@ -105,25 +109,32 @@ class StoredText:
         start, stop = self.doc_offsets[number : number + 2].tolist()
         return np.asarray(self.ids[start:stop])
 
-    def spans_of(self, documents: Iterable[int]) -> Iterator[Span]:
+    def spans_of(self, documents: Iterable[int]) -> Iterator[RowSpan]:
         """Spans of whole documents; consecutive ones of one name are one span."""
-        spans: list[Span] = []
+        spans: list[RowSpan] = []
         for number in documents:
             start, stop = self.doc_offsets[number : number + 2].tolist()
             name = self.names.of(number)
-            if spans and (spans[-1].stop, spans[-1].document) == (start, name):
-                start = spans.pop().start
-            spans.append(Span(self.part, start, stop, name))
+            if spans:
+                previous = spans[-1]
+                if previous.stop == start and previous.document == name:
+                    # The document lengthens the span before it.
+                    start = previous.start
+                    spans.pop()
+            spans.append(RowSpan(self.part, start, stop, name))
+
+        # An empty document has no rows.
         yield from (span for span in spans if span.rows)
 
-    def shared(self, sought: Sequence[Windows], whole: Iterable[int]) -> Iterator[Span]:
+    def shared(self, sought: Sequence[Windows], whole: Iterable[int]) -> Iterator[RowSpan]:
         """Spans of tokens that windows cover, outside the documents `whole`; all are copies."""
-        left_out = set(whole)
-        covered = [shared_ranges(self.ids, self.doc_offsets, windows) for windows in sought]
-        for start, stop in joined_ranges(covered, self.doc_offsets).tolist():
-            number = int(np.searchsorted(self.doc_offsets, start, side="right")) - 1
-            if number not in left_out:
-                yield Span(self.part, start, stop, self.names.of(number), is_copy=True)
+        originals = set(whole)
+        offsets = self.doc_offsets
+        covered = [shared_ranges(self.ids, offsets, windows) for windows in sought]
+        for start, stop in joined_ranges(covered, offsets).tolist():
+            document = int(np.searchsorted(offsets, start, side="right")) - 1
+            if document not in originals:
+                yield RowSpan(self.part, start, stop, self.names.of(document), is_copy=True)
 
 
 def stored_texts(artifact: Artifact) -> list[StoredText]:

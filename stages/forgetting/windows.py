@@ -17,6 +17,7 @@ BASE = 0x9E3779B97F4A7C15
 """Base of the hash, an odd number, so that it has an inverse modulo 2^64."""
 INVERSE = pow(BASE, -1, 1 << 64)
 MIXER = np.uint64(0xD6E8FEB86659FD93)
+"""Odd factor that spreads an id over the upper bits."""
 SORTED_AT_ONCE = 1 << 16
 """Windows whose types of tokens are counted at a time."""
 DIGEST_BITS = 20
@@ -49,7 +50,8 @@ def window_hashes(ids: np.ndarray, length: int) -> np.ndarray:
     terms = mixed * _powers(BASE, len(ids))
     sums = np.zeros(len(ids) + 1, np.uint64)
     np.cumsum(terms, out=sums[1:])
-    # The difference of two sums has the powers of the window's place; their inverse takes it out.
+    # The terms of the window at position t have the factors BASE^t, BASE^(t + 1), …: INVERSE^t makes
+    # equal windows equal. Sums and products overflow on purpose, which is modulo 2^64.
     differences = sums[length:] - sums[:count]
     return differences * _powers(INVERSE, count)
 
@@ -65,32 +67,34 @@ def _powers(base: int, count: int) -> np.ndarray:
 class Windows:
     """Windows that are looked for, all of `length` tokens, sorted by their hashes.
 
-    `hashes` uint64 [W], all different. `places` int64 [W]: where each window begins in `text`,
+    `hashes` uint64 [W], all different. `positions` int64 [W]: where each window begins in `text`,
     integers [N].
     """
 
     hashes: np.ndarray
-    places: np.ndarray
+    positions: np.ndarray
     text: np.ndarray
     length: int
 
     @classmethod
     def of(cls, texts: Sequence[np.ndarray], length: int) -> Self:
         """All windows of `length` tokens of some texts, without those of few types of tokens."""
+        # No texts, or none of `length` tokens, must still make arrays of integers.
         none = np.zeros(0, np.int64)
         joined = np.concatenate([none, *texts])
         borders = np.cumsum([0, *map(len, texts)])
 
         # No window reaches beyond its text.
-        starts = [
-            np.arange(start, max(start, stop - length + 1)) for start, stop in pairwise(borders)
-        ]
-        places = np.concatenate([none, *starts])
-        places = places[_are_varied(joined, places, length)]
+        position_ranges = [none]
+        for start, stop in pairwise(borders):
+            position_ranges.append(np.arange(start, max(start, stop - length + 1)))
+        positions = np.concatenate(position_ranges)
+        positions = positions[_are_varied(joined, positions, length)]
 
-        hashes = window_hashes(joined, length)[places]
+        # Of equal windows, the first one is kept.
+        hashes = window_hashes(joined, length)[positions]
         hashes, first = np.unique(hashes, return_index=True)
-        return cls(hashes, places[first], joined, length)
+        return cls(hashes, positions[first], joined, length)
 
     @cached_property
     def _digests(self) -> np.ndarray:
@@ -100,34 +104,44 @@ class Windows:
         return occurs
 
     def starts_in(self, ids: np.ndarray) -> np.ndarray:
-        """Places in a text where one of the windows begins, rising, int64."""
+        """Positions in a text where one of the windows begins, rising, int64."""
+        # The table of digests rules out most positions, at one look each.
         hashes = window_hashes(ids, self.length)
         starts = np.flatnonzero(self._digests[_digest(hashes)])
-        number = np.searchsorted(self.hashes, hashes[starts]).clip(max=len(self.hashes) - 1)
-        same = self.hashes[number] == hashes[starts]
-        starts = starts[same]
-        number = number[same]
+        start_hashes = hashes[starts]
+
+        # The window with the hash of each start, if there is one.
+        window = np.searchsorted(self.hashes, start_hashes)
+        window = window.clip(max=len(self.hashes) - 1)
+        is_same = self.hashes[window] == start_hashes
+        starts = starts[is_same]
+        positions = self.positions[window[is_same]]
+
         # Equal hashes are no proof, so tokens are compared.
         for offset in range(self.length):
-            same = self.text[self.places[number] + offset] == ids[starts + offset]
-            starts = starts[same]
-            number = number[same]
+            is_same = self.text[positions + offset] == ids[starts + offset]
+            starts = starts[is_same]
+            positions = positions[is_same]
         return starts
 
 
 def _digest(hashes: np.ndarray) -> np.ndarray:
+    """The first DIGEST_BITS bits of hashes, int64."""
     return (hashes >> np.uint64(64 - DIGEST_BITS)).astype(np.int64)
 
 
-def _are_varied(text: np.ndarray, places: np.ndarray, length: int) -> np.ndarray:
-    """Whether the windows at these places have enough types of tokens, bool [W]."""
-    varied = [np.zeros(0, bool)]
-    for first in range(0, len(places), SORTED_AT_ONCE):
-        part = places[first : first + SORTED_AT_ONCE, None]
-        tokens = np.sort(text[part + np.arange(length)], axis=1)
-        types = 1 + np.count_nonzero(np.diff(tokens, axis=1), axis=1)
-        varied.append(types * TYPES >= length)
-    return np.concatenate(varied)
+def _are_varied(text: np.ndarray, positions: np.ndarray, length: int) -> np.ndarray:
+    """Whether the windows at these positions have enough types of tokens, bool [W]."""
+    is_varied = np.zeros(len(positions), bool)
+    offsets = np.arange(length)
+    for start in range(0, len(positions), SORTED_AT_ONCE):
+        part = slice(start, start + SORTED_AT_ONCE)
+        tokens = text[positions[part, None] + offsets]  # [part, length]
+        tokens.sort(axis=1)
+        # Sorted tokens change once for each type but the first.
+        changes = np.count_nonzero(np.diff(tokens, axis=1), axis=1)
+        is_varied[part] = (1 + changes) * TYPES >= length
+    return is_varied
 
 
 def shared_ranges(ids: Any, offsets: np.ndarray, windows: Windows) -> np.ndarray:
@@ -145,10 +159,12 @@ def shared_ranges(ids: Any, offsets: np.ndarray, windows: Windows) -> np.ndarray
         return np.zeros((0, 2), np.int64)
     starts = np.concatenate([np.zeros(0, np.int64), *_starts(ids, windows)])
     stops = starts + windows.length
+
+    # A match that reaches into the next document is none.
     document = np.searchsorted(offsets, starts, side="right") - 1
     is_within = stops <= offsets[document + 1]
-    ranges = np.stack([starts, stops], axis=1)[is_within]
-    return joined_ranges([ranges], offsets)
+    ranges = np.stack([starts, stops], axis=1)
+    return joined_ranges([ranges[is_within]], offsets)
 
 
 def joined_ranges(ranges: Sequence[np.ndarray], offsets: np.ndarray) -> np.ndarray:
@@ -157,24 +173,27 @@ def joined_ranges(ranges: Sequence[np.ndarray], offsets: np.ndarray) -> np.ndarr
     >>> joined_ranges([np.array([[0, 3], [4, 6]]), np.array([[2, 4], [6, 8]])], np.array([0, 6, 9])).tolist()
     [[0, 6], [6, 8]]
     """
-    ordered = np.concatenate([np.zeros((0, 2), np.int64), *ranges])
-    ordered = ordered[np.argsort(ordered[:, 0], kind="stable")]
-    starts, stops = ordered.T
-    if not len(starts):
-        return ordered
+    all_ranges = np.concatenate([np.zeros((0, 2), np.int64), *ranges])
+    if not len(all_ranges):
+        return all_ranges
+    by_start = np.argsort(all_ranges[:, 0], kind="stable")
+    starts, stops = all_ranges[by_start].T
 
-    # A range is apart from all before it if none of them reaches it within its document.
+    # A range opens a new one if none before it reaches it within its document.
     reached = np.maximum.accumulate(stops)
     document = np.searchsorted(offsets, starts, side="right")
-    is_apart = (starts[1:] > reached[:-1]) | (np.diff(document) > 0)
+    has_gap = starts[1:] > reached[:-1]
+    is_next_document = np.diff(document) > 0
+    is_separate = has_gap | is_next_document
 
-    opens = np.append(True, is_apart)
-    closes = np.append(is_apart, True)
+    # It ends where the next one opens: what was reached until there is its end.
+    opens = np.append(True, is_separate)
+    closes = np.append(is_separate, True)
     return np.stack([starts[opens], reached[closes]], axis=1)
 
 
 def _starts(ids: Any, windows: Windows) -> Iterator[np.ndarray]:
-    """Places where windows begin, for each part of a text."""
+    """Positions where windows begin, for each part of a text."""
     for first in range(0, ids.shape[0], AT_ONCE):
         # A window may begin in this part and end in the next one.
         block = np.asarray(ids[first : first + AT_ONCE + windows.length - 1])

@@ -18,7 +18,7 @@ from stages.artifacts.durable import remove_folder
 from stages.artifacts.references import split_reference
 from stages.artifacts.store import Store
 from stages.errors import MemlmError
-from stages.forgetting.question import Question
+from stages.forgetting.question import DocumentQuestion
 from stages.forgetting.search import find_holders
 from stages.forgetting.spans import Holding
 from stages.forgetting.texts import StoredText
@@ -240,7 +240,7 @@ class DocumentChanges:
     def _receipt(self, jobs: Sequence[JobRecord], removed: Sequence[str]) -> dict[str, Any]:
         """The outcome of a deletion: artifacts that still hold the documents under their names."""
         names = frozenset(job.document for job in jobs)
-        answer = find_holders(self._store, Question(names), Silent())
+        answer = find_holders(self._store, DocumentQuestion(names), Silent())
         return {
             "serves": dict(self.documents.content.artifacts),
             "removed": list(removed),

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import accumulate
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -30,7 +29,7 @@ NAMED = "name:"
 SHOWN = 3
 
 
-def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int) -> np.ndarray:
+def resolve_documents(words: Iterable[str], names: Sequence[NamedRun], total: int) -> np.ndarray:
     """Numbers of the given documents, int64 [F], sorted and distinct.
 
     Args:
@@ -42,9 +41,10 @@ def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int)
     Raises: UsageError for unknown documents, with similar names, and for a file that cannot be
     read.
     """
-    ends = [0, *accumulate(run.documents for run in names)]
-    chosen = np.zeros(total, bool)
+    ranges_of_name = _ranges_of_names(names)
+    is_meant = np.zeros(total, bool)
     for word in _words(words):
+        # 18 digits fit into 64 bits; a longer number is a name.
         numbers = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", word)
         if numbers:
             first = int(numbers[1])
@@ -53,30 +53,45 @@ def documents_meant(words: Iterable[str], names: Sequence[NamedRun], total: int)
                 raise UsageError(
                     f"There is no document {word}: the datastore has 0 to {total - 1:,}."
                 )
-            chosen[first : last + 1] = True
+            is_meant[first : last + 1] = True
         else:
             name = word.removeprefix(NAMED)
-            runs = [number for number, run in enumerate(names) if run.name == name]
-            if not runs:
-                raise UsageError(_unknown(name, names, total))
-            for number in runs:
-                chosen[ends[number] : ends[number + 1]] = True
-    return np.flatnonzero(chosen)
+            if name not in ranges_of_name:
+                raise UsageError(_unknown_name(name, names, total))
+            for documents in ranges_of_name[name]:
+                is_meant[documents] = True
+    return np.flatnonzero(is_meant)
+
+
+def _ranges_of_names(names: Sequence[NamedRun]) -> dict[str, list[slice]]:
+    """The numbers of the documents that have each name; several runs may have one name."""
+    ranges: dict[str, list[slice]] = {}
+    start = 0
+    for run in names:
+        stop = start + run.documents
+        if run.name is not None:
+            ranges.setdefault(run.name, []).append(slice(start, stop))
+        start = stop
+    return ranges
 
 
 def spelled_numbers(documents: np.ndarray) -> tuple[str, ...]:
-    """Document numbers in the fewest words that `documents_meant` reads.
+    """Document numbers in the fewest words that `resolve_documents` reads.
 
     >>> spelled_numbers(np.array([1, 4, 5, 6]))
     ('1', '4-6')
     """
     if not len(documents):
         return ()
-    runs = np.split(documents, np.flatnonzero(np.diff(documents) > 1) + 1)
-    return tuple(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    run_starts = np.flatnonzero(np.diff(documents) > 1) + 1
+    words = []
+    for run in np.split(documents, run_starts):
+        words.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
+    return tuple(words)
 
 
 def _words(words: Iterable[str]) -> Iterable[str]:
+    """The words, with the lines of a file in place of `@FILE`."""
     for word in words:
         if not word.startswith("@"):
             yield word
@@ -91,25 +106,32 @@ def _words(words: Iterable[str]) -> Iterable[str]:
         yield from (line.removesuffix("\r") for line in lines if line.strip())
 
 
-def _unknown(name: str, names: Sequence[NamedRun], total: int) -> str:
+def _unknown_name(name: str, names: Sequence[NamedRun], total: int) -> str:
     """The message for a name that no document has, with names that the user may mean."""
-    # Keys of a dictionary are distinct and keep their order.
-    distinct = list(dict.fromkeys(run.name for run in names if run.name is not None))
+    known_names = list(_ranges_of_names(names))
     problem = f"No document is called {name!r}"
-    if not distinct:
+    if not known_names:
         return f"{problem}: names were not kept; give numbers, 0 to {total - 1:,}."
 
-    # A name with the same stem is a better guess than one with similar letters.
-    stem = _stem(name)
-    same_stem = [candidate for candidate in distinct if stem and _stem(candidate) == stem]
-    similar = get_close_matches(name, distinct, n=SHOWN, cutoff=0.6)
-    guesses = list(dict.fromkeys(same_stem + similar))[:SHOWN]
+    guesses = _similar_names(name, known_names)
     if guesses:
         return f"{problem}; did you mean {' or '.join(map(repr, guesses))}?"
 
-    examples = ", ".join(map(repr, distinct[:SHOWN]))
-    more = f" and {len(distinct) - SHOWN:,} more" if len(distinct) > SHOWN else ""
+    examples = ", ".join(map(repr, known_names[:SHOWN]))
+    num_hidden = len(known_names) - SHOWN
+    more = f" and {num_hidden:,} more" if num_hidden > 0 else ""
     return f"{problem}; known are {examples}{more}"
+
+
+def _similar_names(name: str, known_names: Sequence[str]) -> list[str]:
+    """Names that may be meant by an unknown one, the best guess first."""
+    # A name with the same stem is a better guess than one with similar letters.
+    stem = _stem(name)
+    same_stem = [known for known in known_names if stem and _stem(known) == stem]
+    similar = get_close_matches(name, known_names, n=SHOWN, cutoff=0.6)
+    # Keys of a dictionary are distinct and keep their order.
+    distinct = dict.fromkeys([*same_stem, *similar])
+    return list(distinct)[:SHOWN]
 
 
 def _stem(name: str) -> str:
@@ -152,8 +174,8 @@ class RowTables:
         """Tables of a datastore."""
         names = _as_many(rows.named_runs, len(rows.doc_offsets) - 1)
         sources = rows.sources
-        complete = rows.text.ids.shape[0] == rows.rows
-        if not complete:
+        is_complete = rows.text.ids.shape[0] == rows.rows
+        if not is_complete:
             # A part of a text does not have the paragraphs of the whole.
             sources = [source.model_copy(update={"paragraphs": None}) for source in sources]
         return cls(sources, rows.runs, rows.doc_offsets, *rows.paragraphs(), names)
@@ -165,23 +187,26 @@ class RowTables:
         kept_rows = KeptRows.of_documents(self.doc_offsets, forgotten)
         stays = np.ones(self.documents, bool)
         stays[forgotten] = False
+        doc_starts = self.doc_offsets[:-1][stays]
 
         # The hash of a paragraph that lost rows no longer fits its text.
         starts = np.concatenate([[0], self.paragraph_ends[:-1]])
+        old_lengths = self.paragraph_ends - starts
         lengths = kept_rows.before(self.paragraph_ends) - kept_rows.before(starts)
-        whole = (lengths > 0) & (lengths == self.paragraph_ends - starts)
+        whole = (lengths > 0) & (lengths == old_lengths)
 
-        # Sources without rows are dropped, and the others numbered anew in the same order.
+        # Sources without rows are dropped, and the others renumbered in the same order.
         runs = self.runs.keep(kept_rows)
         sources = np.unique(runs.sources)
         has_rows = np.isin(np.arange(len(self.sources)), sources)
+        new_numbers = np.cumsum(has_rows) - 1
         return RowTables(
-            [self._source_left(number, runs) for number in sources.tolist()],
-            runs.renumbered(np.cumsum(has_rows) - 1),
-            np.append(kept_rows.before(self.doc_offsets[:-1][stays]), kept_rows.rows),
-            kept_rows.before(self.paragraph_ends[whole]),
-            self.paragraph_hashes[whole],
-            list(_names_left(self.names, stays)),
+            sources=[self._source_left(number, runs) for number in sources.tolist()],
+            runs=runs.renumbered(new_numbers),
+            doc_offsets=np.append(kept_rows.before(doc_starts), kept_rows.rows),
+            paragraph_ends=kept_rows.before(self.paragraph_ends[whole]),
+            paragraph_hashes=self.paragraph_hashes[whole],
+            names=list(_names_left(self.names, stays)),
         )
 
     def _source_left(self, number: int, runs: Runs) -> RowSource:
@@ -203,21 +228,22 @@ class RowTables:
         paragraph_hashes = np.asarray(added.paragraph_hashes[:])
 
         path = tokens.path / names_file(split)
-        names = list(read_runs(path)) if path.is_file() else []
-        names = _as_many(names, len(offsets) - 1)
+        known_names = list(read_runs(path)) if path.is_file() else []
+        names = _as_many(known_names, len(offsets) - 1)
 
         # Offsets of the added rows count on from the last of these.
+        num_added = int(offsets[-1])
         return RowTables(
-            [*self.sources, RowSource.of(tokens, split)],
-            self.runs.followed_by(int(offsets[-1]), len(self.sources)),
-            np.concatenate([self.doc_offsets[:-1], offsets + self.rows]),
-            np.concatenate([self.paragraph_ends, paragraph_ends + self.rows]),
-            np.concatenate([self.paragraph_hashes, paragraph_hashes]),
-            self.names + names,
+            sources=[*self.sources, RowSource.of(tokens, split)],
+            runs=self.runs.followed_by(num_added, len(self.sources)),
+            doc_offsets=np.concatenate([self.doc_offsets[:-1], offsets + self.rows]),
+            paragraph_ends=np.concatenate([self.paragraph_ends, paragraph_ends + self.rows]),
+            paragraph_hashes=np.concatenate([self.paragraph_hashes, paragraph_hashes]),
+            names=self.names + names,
         )
 
 
-def seen_behind(runs: Runs, kept_rows: KeptRows, windows: WindowSettings) -> np.ndarray:
+def rows_to_reencode(runs: Runs, kept_rows: KeptRows, windows: WindowSettings) -> np.ndarray:
     """For each range that stays, number of rows at its start that had forgotten rows in their
     window, int64 [K].
 
@@ -229,29 +255,31 @@ def seen_behind(runs: Runs, kept_rows: KeptRows, windows: WindowSettings) -> np.
     stride = windows.stride
     counts = []
     for start, stop in kept_rows.ranges.tolist():
-        run = int(np.searchsorted(runs.starts, start, side="right")) - 1
-        if start == 0 or runs.sources[run] != _place_of(runs, start - 1)[0]:
+        source, token = _token_of(runs, start)
+        if start == 0 or source != _token_of(runs, start - 1)[0]:
             # Nothing of its source comes before the range.
             counts.append(0)
             continue
 
         # Token t is read in the first window that holds it. It has number
         # ⌈(t - context + 1) / stride⌉, and numbers begin at 0; -(-a // b) is ⌈a / b⌉.
-        _, place = _place_of(runs, start)
-        tokens = np.arange(place, place + context)
+        tokens = np.arange(token, token + context)
         window_numbers = np.maximum(0, -(-(tokens - context + 1) // stride))
+        window_starts = window_numbers * stride
 
         # Windows that begin before the range hold forgotten rows.
-        behind = int(np.count_nonzero(window_numbers * stride < place))
+        num_reread = int(np.count_nonzero(window_starts < token))
+        # Rows of the next run stand elsewhere in the source.
+        run = int(np.searchsorted(runs.starts, start, side="right")) - 1
         run_stop = int(runs.starts[run + 1])
-        counts.append(min(behind, stop - start, run_stop - start))
+        counts.append(min(num_reread, stop - start, run_stop - start))
     return np.array(counts, np.int64)
 
 
-def _place_of(runs: Runs, row: int) -> tuple[int, int]:
-    """Source of a row, and its place in the source."""
-    sources, places = runs.places_of(np.array([row]))
-    return int(sources[0]), int(places[0])
+def _token_of(runs: Runs, row: int) -> tuple[int, int]:
+    """Source of a row, and the number of its token in the source."""
+    sources, tokens = runs.places_of(np.array([row]))
+    return int(sources[0]), int(tokens[0])
 
 
 def _as_many(names: Sequence[NamedRun], documents: int) -> list[NamedRun]:
@@ -288,7 +316,7 @@ class Change:
     def of(cls, config: UpdateConfig, inputs: Inputs) -> "Change":
         """The change that resolved settings request."""
         before = RowTables.of(DatastoreRows(inputs[PREVIOUS]))
-        forgotten = documents_meant(config.forget, (), before.documents)
+        forgotten = resolve_documents(config.forget, (), before.documents)
         return cls(before, forgotten, inputs.artifacts.get(ADDED), config.split)
 
     @cached_property

@@ -38,14 +38,16 @@ class UpdateConfig(WindowedConfig):
     """Precision of the forward pass."""
 
 
-def taken_over(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:
+def settings_of_previous(config: UpdateConfig, inputs: Inputs) -> dict[str, Any]:
     """Settings of the previous datastore. Raises: UsageError if others are requested."""
     previous = inputs[PREVIOUS]
     values = {name: previous.config[name] for name in TAKEN_OVER}
     for name, value in values.items():
-        if getattr(config, name) not in (None, value):
+        requested = getattr(config, name)
+        if requested not in (None, value):
+            advice = previous.advise("build-datastore", inputs["encoder"].reference)
             raise UsageError(
                 f"The rows of {previous.reference} have {name} {value}, and so must those that are added: leave "
-                f"{name} out, or build another: {previous.advise('build-datastore', inputs['encoder'].reference)}"
+                f"{name} out, or build another: {advice}"
             )
     return values

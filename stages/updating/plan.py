@@ -18,7 +18,7 @@ from stages.lineage.runs import KeptRows
 from stages.lineage.sources import SOURCES, RowSource, dump_sources
 from stages.models.config import model_of
 from stages.text.documents import names_file
-from stages.updating.change import Change, RowTables, seen_behind
+from stages.updating.change import Change, RowTables, rows_to_reencode
 from stages.updating.config import UpdateConfig
 
 Table = tuple[ArrayLayout, np.ndarray]
@@ -34,18 +34,21 @@ COUNTED = {
 
 def stored_tables(rows: RowTables) -> list[Table]:
     """The tables of rows, with their layouts on disk."""
-    return list(zip(longer_layouts(rows, {}), _arrays(rows).values(), strict=True))
+    layouts = longer_layouts(rows, {})
+    return list(zip(layouts, _arrays(rows).values(), strict=True))
 
 
 def longer_layouts(rows: RowTables, more: Mapping[str, int]) -> list[ArrayLayout]:
     """Layouts of the tables of rows on disk with `more` runs, documents and paragraphs."""
     layouts = []
     for name, array in _arrays(rows).items():
-        shape = (len(array) + more.get(COUNTED[name], 0), *array.shape[1:])
-        row_bytes = array.itemsize * math.prod(shape[1:]) if shape[0] else 1
-        layouts.append(
-            ArrayLayout(f"{GROUP}/{name}", shape, array.dtype, rows_per_shard(row_bytes))
-        )
+        length = len(array) + more.get(COUNTED[name], 0)
+        width = array.shape[1:]
+        # An empty array has shards of any length.
+        row_bytes = array.itemsize * math.prod(width) if length else 1
+        shape = (length, *width)
+        layout = ArrayLayout(f"{GROUP}/{name}", shape, array.dtype, rows_per_shard(row_bytes))
+        layouts.append(layout)
     return layouts
 
 
@@ -69,14 +72,18 @@ def bytes_of_sources_and_names(
     if added is not None and split is not None:
         sources = [*sources, RowSource.of(added, split)]
         file = added.manifest.files.get(names_file(split))
-        name_bytes += 0 if file is None else int(file["bytes"])
+        if file is not None:
+            name_bytes += int(file["bytes"])
     return {SOURCES: len(dump_sources(sources)), names_file(ROWS): name_bytes}
 
 
 def _arrays(rows: RowTables) -> dict[str, np.ndarray]:
+    """The tables by name, in the order of COUNTED."""
     return {
         "runs": rows.run_table,
-        **{name: getattr(rows, name) for name in COUNTED if name != "runs"},
+        "doc_offsets": rows.doc_offsets,
+        "paragraph_ends": rows.paragraph_ends,
+        "paragraph_hashes": rows.paragraph_hashes,
     }
 
 
@@ -100,19 +107,21 @@ class UpdatePlan(ShardPlan[Shard]):
 
     def added(self, number: int) -> TokenRange:
         """Tokens of the added split in a shard of rows, perhaps none."""
+        # The added rows follow those that stay.
         rows = self.layouts.keys.rows(number)
-        return TokenRange(
-            _key(number),
-            max(0, rows.start - self.kept_rows.rows),
-            max(0, rows.stop - self.kept_rows.rows),
-        )
+        num_kept = self.kept_rows.rows
+        start = max(0, rows.start - num_kept)
+        stop = max(0, rows.stop - num_kept)
+        return TokenRange(_key(number), start, stop)
 
     def added_before(self, number: int) -> Iterator[TokenRange]:
         """Tokens of the added split in the shards before shard `number`, in reverse order."""
-        for earlier in map(self.added, reversed(range(number))):
-            if earlier.start == earlier.stop:
+        for earlier in reversed(range(number)):
+            tokens = self.added(earlier)
+            # Shards before it have rows that stay, and no added ones.
+            if tokens.start == tokens.stop:
                 return
-            yield earlier
+            yield tokens
 
 
 def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> UpdatePlan:
@@ -123,20 +132,20 @@ def plan_change(config: UpdateConfig, encoder: Artifact, change: Change) -> Upda
     # None by document, and none with a state, which cannot be undone.
     reread = np.zeros(len(change.kept_rows.ranges), np.int64)
     if not carries and config.reset != "document":
-        reread = seen_behind(change.before.runs, change.kept_rows, config.windows)
+        reread = rows_to_reencode(change.before.runs, change.kept_rows, config.windows)
+    row_shards = shards_of_rows(layouts.keys, change.kept_rows.rows, carries_state=carries)
+    table_layouts = [layout for layout, _ in tables]
+    one_state_bytes = state_bytes(encoder, config.windows, change.after.rows)
     return UpdatePlan(
-        [
-            Shard(TABLES),
-            *shards_of_rows(layouts.keys, change.kept_rows.rows, carries_state=carries),
-        ],
+        [Shard(TABLES), *row_shards],
         layouts,
         tables,
         change.after.documents,
         change.kept_rows,
         reread,
         carries,
-        arrays=[*layouts, *(layout for layout, _ in tables)],
-        scratch_bytes=STATES_KEPT * state_bytes(encoder, config.windows, change.after.rows),
+        arrays=[*layouts, *table_layouts],
+        scratch_bytes=STATES_KEPT * one_state_bytes,
     )
 
 

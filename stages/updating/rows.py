@@ -67,18 +67,22 @@ class ChangedRows:
         old shard once.
         """
         size = self.keys.rows_per_shard
-        loaded = -1
+        loaded_shard = -1
         for first, old_first, old_stop in self.plan.kept_rows.between(rows.start, rows.stop):
-            # Old row r of this range is place r + shift of `keys`.
+            # Old row r of this range is row r + shift of `keys`.
             shift = first - rows.start - old_first
 
-            for shard_start in range(old_first // size * size, old_stop, size):
+            first_shard = old_first // size
+            last_shard = (old_stop - 1) // size
+            for shard in range(first_shard, last_shard + 1):
+                shard_start = shard * size
                 # Several ranges that stay often lie in one old shard, which is read only once.
-                if shard_start != loaded:
-                    loaded = shard_start
-                    shard_keys = self.keys.read(shard_start // size)
+                if shard != loaded_shard:
+                    loaded_shard = shard
+                    shard_keys = self.keys.read(shard)
                     shard_values = self.values[shard_start : shard_start + size]
 
+                # The part of the range that lies in this shard.
                 start = max(shard_start, old_first)
                 stop = min(shard_start + size, old_stop)
                 target = slice(start + shift, stop + shift)
@@ -115,11 +119,10 @@ class ChangedRows:
         if not texts:
             return 0
 
-        encoded_keys = self._encode_texts(
-            [np.asarray(self.values[text.old_first : text.old_stop]) for text in texts]
-        )
+        # The values of a datastore are the tokens of its text.
+        tokens = [np.asarray(self.values[text.old_first : text.old_stop]) for text in texts]
         count = 0
-        for text, text_keys in zip(texts, encoded_keys, strict=True):
+        for text, text_keys in zip(texts, self._encode_texts(tokens), strict=True):
             # A text may begin before the new `rows`, or end behind them.
             start = max(text.first, rows.start)
             stop = min(text.first + len(text_keys), rows.stop)
@@ -140,7 +143,8 @@ class ChangedRows:
         for first, (old_first, range_stop), count in zip(new_starts, ranges, reread, strict=True):
             old_stop = min(range_stop, old_first + count)
             stop = first + old_stop - old_first
-            if count and first < rows.stop and stop > rows.start:
+            overlaps = first < rows.stop and stop > rows.start
+            if count and overlaps:
                 texts.append(_Text(first, old_first, old_stop))
         return texts
 
@@ -153,14 +157,14 @@ class ChangedRows:
         # They are encoded together as documents of one split, each after the `<eos>` of the
         # previous one.
         documents = [np.append(text, eos) for text in texts]
+        offsets = np.cumsum([0, *map(len, documents)])
         ids = np.concatenate(documents)
-        lengths = [len(document) for document in documents]
-        offsets = np.cumsum([0, *lengths])
-        arrays = {f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": offsets}
-        encoder = self._encoder(Corpus(arrays, eos)).by_document()
-        keys = encoder.encode(ROWS, 0, len(ids), None).keys.numpy()
+        corpus = Corpus({f"{ROWS}/ids": ids, f"{ROWS}/doc_offsets": offsets}, eos)
+        encoder = self._encoder(corpus).by_document()
+        encoded = encoder.encode(ROWS, 0, len(ids), None)
 
         # The key of each closing `<eos>` belongs to no row.
+        keys = encoded.keys.numpy()
         return [keys[start : stop - 1] for start, stop in pairwise(offsets.tolist())]
 
 

@@ -10,7 +10,7 @@ from stages.artifacts.kinds import PREVIOUS
 from stages.errors import ArtifactError
 from stages.lineage.rows import DatastoreRows
 from stages.lineage.runs import KeptRows
-from stages.updating.change import documents_meant, seen_behind
+from stages.updating.change import resolve_documents, rows_to_reencode
 from stages.updating.config import UpdateConfig
 
 
@@ -49,12 +49,14 @@ class UnchangedKeys:
     def are_new(self, rows: np.ndarray) -> np.ndarray:
         """Whether each given row of the changed datastore has a new key, bool of the same shape."""
         starts = self.kept_rows.new_starts
-        range_ = np.searchsorted(starts, rows, side="right") - 1
+        range_index = np.searchsorted(starts, rows, side="right") - 1
 
         # Rows behind the last range were added. For them, a range without reread rows is appended.
-        added = range_ == len(self.reread)
-        reread = np.append(self.reread, 0)[range_]
-        return added | (rows - starts[range_] < reread)
+        is_added = range_index == len(self.reread)
+        reread_of_range = np.append(self.reread, 0)
+        offset = rows - starts[range_index]
+        is_reread = offset < reread_of_range[range_index]
+        return is_added | is_reread
 
     def shards_of_new(self, rows: int, rows_per_shard: int) -> list[int]:
         """Numbers of the shards that hold new keys, sorted, for a datastore with `rows` rows.
@@ -68,9 +70,11 @@ class UnchangedKeys:
 
         shards: set[int] = set()
         for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-            if start < stop:
-                last = (stop - 1) // rows_per_shard
-                shards.update(range(start // rows_per_shard, last + 1))
+            if start == stop:
+                continue
+            first_shard = start // rows_per_shard
+            last_shard = (stop - 1) // rows_per_shard
+            shards.update(range(first_shard, last_shard + 1))
         return sorted(shards)
 
     @cached_property
@@ -85,14 +89,18 @@ def unchanged_keys(datastore: Artifact) -> UnchangedKeys:
 
     Raises: ArtifactError if the previous datastore is gone, or lacks these rows.
     """
-    before = DatastoreRows(datastore.input(PREVIOUS))
-    forgotten = documents_meant(datastore.config["forget"], (), len(before.doc_offsets) - 1)
-    kept_rows = KeptRows.of_documents(before.doc_offsets, forgotten)
-    reread = np.zeros(len(kept_rows.ranges), np.int64)
-    if datastore.metrics["encoded_again"]:
-        reread = seen_behind(before.runs, kept_rows, UpdateConfig(**datastore.config).windows)
-
     metrics = datastore.metrics
+    before = DatastoreRows(datastore.input(PREVIOUS))
+    offsets = before.doc_offsets
+    forgotten = resolve_documents(datastore.config["forget"], (), len(offsets) - 1)
+    kept_rows = KeptRows.of_documents(offsets, forgotten)
+
+    reread = np.zeros(len(kept_rows.ranges), np.int64)
+    if metrics["encoded_again"]:
+        config = UpdateConfig(**datastore.config)
+        reread = rows_to_reencode(before.runs, kept_rows, config.windows)
+
+    # Both numbers must be those that the changed datastore has of itself.
     same_rows = kept_rows.rows + metrics["added"] == metrics["rows"]
     same_reread = int(reread.sum()) == metrics["encoded_again"]
     if not (same_rows and same_reread):

@@ -27,17 +27,19 @@ class UpdateWork(ShardedWork[UpdateConfig, UpdatePlan, ChangedRows, Shard]):
     """
 
     def plan(self, job: Job[UpdateConfig]) -> UpdatePlan:
+        encoder = job.inputs["encoder"]
         change = Change.of(job.config, job.inputs)
-        plan = plan_change(job.config, job.inputs["encoder"], change)
+        plan = plan_change(job.config, encoder, change)
         before = change.before
-        forgotten = len(change.forgotten)
-        if forgotten:
+        num_forgotten = len(change.forgotten)
+        if num_forgotten:
+            num_rows = before.rows - change.kept_rows.rows
             job.reporter.info(
-                f"forgetting {forgotten:,} of {before.documents:,} documents, {before.rows - change.kept_rows.rows:,} rows"
+                f"forgetting {num_forgotten:,} of {before.documents:,} documents, {num_rows:,} rows"
             )
-        if forgotten and plan.carries_state and job.config.reset != "document":
+        if num_forgotten and plan.carries_state and job.config.reset != "document":
             job.reporter.warning(
-                f"{job.inputs['encoder'].reference} carries a state across documents, so keys behind a forgotten one "
+                f"{encoder.reference} carries a state across documents, so keys behind a forgotten one "
                 "still depend on it. In a datastore built with --reset document they do not."
             )
         write_sources_and_names(change.after, job.draft)
@@ -57,11 +59,15 @@ class UpdateWork(ShardedWork[UpdateConfig, UpdatePlan, ChangedRows, Shard]):
                 for number in range(layout.shards):
                     output.write(layout, number, table[layout.rows(number)])
             return output
+
         number = int(shard.key)
         layouts = plan.layouts
         rows = layouts.keys.rows(number)
-        keys = np.empty((rows.stop - rows.start, layouts.dim), layouts.keys.dtype)
-        values = np.empty(len(keys), VALUE_DTYPE)
+        num_rows = rows.stop - rows.start
+        keys = np.empty((num_rows, layouts.dim), layouts.keys.dtype)
+        values = np.empty(num_rows, VALUE_DTYPE)
+
+        # Rows that stay, then those of them whose keys change, then the added ones.
         resources.copy(rows, keys, values)
         again = resources.encode_again(rows, keys)
         resources.encode_added(number, keys, values, output)

@@ -11,7 +11,7 @@ from stages.artifacts.artifact import Artifact
 from stages.artifacts.garbage import find_garbage, remove_garbage
 from stages.artifacts.store import Store
 from stages.errors import DataError, UsageError
-from stages.forgetting.question import Question
+from stages.forgetting.question import DocumentQuestion
 from stages.forgetting.receipt import (
     Receipt,
     checked_again,
@@ -141,7 +141,7 @@ def test_one_of_several_documents_of_a_name_is_known_by_its_place(
     assert own == {more.reference}
     copies = {one.reference for one in receipt.checks[0].remains if one.copies}
     assert {held.tokens.reference, lines.reference, after.reference} <= copies
-    whole = find_holders(own_store, Question(frozenset({"zoe.txt"})), Silent())
+    whole = find_holders(own_store, DocumentQuestion(frozenset({"zoe.txt"})), Silent())
     assert after.reference in {one.reference for one in whole.holdings if one.document_spans}
 
 

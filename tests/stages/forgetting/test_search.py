@@ -12,10 +12,10 @@ from stages.artifacts.draft import Draft
 from stages.artifacts.store import Store
 from stages.datastore import BuildDatastore, DatastoreConfig
 from stages.errors import UsageError
-from stages.forgetting.question import Question, named
+from stages.forgetting.question import DocumentQuestion, named
 from stages.forgetting.rules import Ledger, held_by_others, holdings
 from stages.forgetting.search import Answer, find_holders
-from stages.forgetting.spans import ROWS, Holding, Span, Way, spelled
+from stages.forgetting.spans import ROWS, Holding, RowSpan, Way, spelled
 from stages.lineage.corpus import token_text
 from stages.reporting import Silent
 from stages.text.spool import NAMES
@@ -25,10 +25,10 @@ from tests.stages.forgetting.conftest import Held, documents, indexed, made, sto
 from tests.stages.small_store import array
 from tests.stages.small_text import text_model
 
-MARY = Question(frozenset({"mary.txt"}))
+MARY = DocumentQuestion(frozenset({"mary.txt"}))
 
 
-def asked(store: Store, question: Question = MARY) -> Answer:
+def asked(store: Store, question: DocumentQuestion = MARY) -> Answer:
     return find_holders(store, question, Silent())
 
 
@@ -90,7 +90,7 @@ def test_a_copy_in_another_document_is_found_to_the_token(held: Held) -> None:
 
 
 def test_without_copies_only_names_count(held: Held) -> None:
-    found = asked(held.store, Question(frozenset({"mary.txt"}), copied=0))
+    found = asked(held.store, DocumentQuestion(frozenset({"mary.txt"}), copied=0))
     assert by_reference(found).keys() == {one.reference for one in held.holders()}
     assert not [holding for holding in found.holdings if holding.copies]
     assert not found.tokens
@@ -103,7 +103,7 @@ def test_a_changed_datastore_holds_only_what_is_left(own_store: Store, held: Hel
     both = UpdateConfig(forget=("mary.txt", "anna.txt"))
     clean = made(own_store, UpdateDatastore(), both, source=held.datastore)
     own_store.remove(*(one.reference for one in held.holders()), held.figures.reference)
-    found = by_reference(asked(own_store, Question(text=documents()["mary.txt"])))
+    found = by_reference(asked(own_store, DocumentQuestion(text=documents()["mary.txt"])))
     assert found.keys() == {once.reference, index.reference}
     values = array(once, "datastore.zarr", "values")
     (span,) = found[once.reference][0].spans
@@ -146,7 +146,7 @@ def test_a_short_fact_is_found_wherever_it_stands(own_store: Store, tmp_path: Pa
     }
     public = next(one for one in own_store.artifacts("tokens") if one.config["tokenizer"] == "bpe")
     tokens = tokenized(own_store, tmp_path / "facts", texts, of=public)
-    found = by_reference(asked(own_store, Question(frozenset({"alone.txt"}))))
+    found = by_reference(asked(own_store, DocumentQuestion(frozenset({"alone.txt"}))))
     (holding,) = found[tokens.reference]
     assert {span.document for span in holding.document_spans} == {"alone.txt"}
     assert {span.document for span in holding.copies} == {"inside.txt"}
@@ -168,7 +168,7 @@ def test_part_of_a_split_holds_no_more_than_its_rows(own_store: Store, held: Hel
 def test_an_index_of_some_rows_holds_only_these(own_store: Store, held: Held) -> None:
     some = indexed(own_store, held.datastore, index="ivf-flat", lists=2, keep=0.02, seed=3)
     counts = array(some, "counts.zarr", "counts")
-    found = by_reference(asked(own_store, Question(frozenset({"mary.txt"}), copied=0)))
+    found = by_reference(asked(own_store, DocumentQuestion(frozenset({"mary.txt"}), copied=0)))
     (whole,) = found[held.datastore.reference][0].spans
     kept = whole.start + np.flatnonzero(counts[whole.start : whole.stop])
     spans = [span for one in found.get(some.reference, ()) for span in one.spans]
@@ -240,13 +240,13 @@ def test_interrupted_work_that_has_read_it_is_named(own_store: Store, held: Held
         f"tokens/.{'1' * 12}-partial",
         f"model/.{'3' * 12}-removed",
     }
-    for question in (MARY, Question(text=documents()["mary.txt"])):
+    for question in (MARY, DocumentQuestion(text=documents()["mary.txt"])):
         found = asked(own_store, question).holdings
         assert {one.reference for one in found if one.way == Way.UNFINISHED} == expected
 
 
 def test_a_name_that_nobody_has_brings_those_that_resemble_it(held: Held) -> None:
-    answer = asked(held.store, Question(frozenset({"mray.txt"})))
+    answer = asked(held.store, DocumentQuestion(frozenset({"mray.txt"})))
     assert not answer.holdings and answer.alike[0] == "mary.txt"
 
 
@@ -261,9 +261,9 @@ def test_names_come_from_words_and_from_files(tmp_path: Path) -> None:
 
 
 def test_places_are_spelled_with_the_last_row_included() -> None:
-    spans = [Span("train", n, n + 2, "a") for n in range(0, 50, 10)]
+    spans = [RowSpan("train", n, n + 2, "a") for n in range(0, 50, 10)]
     assert spelled(spans) == "train 0-1, 10-11, 20-21 and 2 more"
     assert (
-        spelled([Span("valid", 5, 6, None), Span("train", 0, 1500, "b")])
+        spelled([RowSpan("valid", 5, 6, None), RowSpan("train", 0, 1500, "b")])
         == "train 0-1,499; valid 5"
     )

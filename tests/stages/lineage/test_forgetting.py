@@ -6,7 +6,7 @@ import pytest
 
 from stages.errors import UsageError
 from stages.text.documents import NamedRun
-from stages.updating.change import documents_meant, spelled_numbers
+from stages.updating.change import resolve_documents, spelled_numbers
 
 NAMES = [
     NamedRun(2, "mary.txt"),
@@ -18,7 +18,7 @@ NAMES = [
 
 
 def meant(*words: str) -> list[int]:
-    return documents_meant(words, NAMES, 7).tolist()
+    return resolve_documents(words, NAMES, 7).tolist()
 
 
 def test_documents_are_meant_by_number_range_and_name() -> None:
@@ -52,12 +52,12 @@ def test_what_is_not_there_is_refused_with_what_is(word: str, told: str) -> None
 
 
 def test_numbers_are_spelled_as_they_are_read() -> None:
-    chosen = documents_meant(["0-2", "4", "6"], NAMES, 7)
+    chosen = resolve_documents(["0-2", "4", "6"], NAMES, 7)
     assert spelled_numbers(chosen) == ("0-2", "4", "6")
-    assert documents_meant(spelled_numbers(chosen), (), 7).tolist() == chosen.tolist()
+    assert resolve_documents(spelled_numbers(chosen), (), 7).tolist() == chosen.tolist()
 
 
 def test_names_in_a_file_stand_on_lines_ended_by_line_feeds_alone(tmp_path: Path) -> None:
     names = [NamedRun(1, "a\x0cb.txt"), NamedRun(1, "c\u2028d.txt"), NamedRun(1, "e.txt")]
     (tmp_path / "names").write_text("a\x0cb.txt\nc\u2028d.txt\r\n\n", newline="")
-    assert documents_meant((f"@{tmp_path / 'names'}",), names, 3).tolist() == [0, 1]
+    assert resolve_documents((f"@{tmp_path / 'names'}",), names, 3).tolist() == [0, 1]

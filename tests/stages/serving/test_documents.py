@@ -17,7 +17,7 @@ from stages.artifacts.make import make
 from stages.artifacts.stage import Execution
 from stages.artifacts.store import Store
 from stages.evaluate import Evaluate, EvaluateConfig
-from stages.forgetting.question import Question
+from stages.forgetting.question import DocumentQuestion
 from stages.forgetting.search import find_holders
 from stages.index import BuildIndex
 from stages.inspection.settings import Request
@@ -148,7 +148,7 @@ def test_a_document_is_added_deleted_at_once_and_forgotten(
         assert receipt["remains"] == [] and receipt["removed"]
         assert address.complete(prompt="a").json["memlm"]["generation"] == 2
     # Neither its text nor its tokens are left in any file.
-    assert find_holders(place, Question(text=SECRET, copied=8), Silent()).holdings == ()
+    assert find_holders(place, DocumentQuestion(text=SECRET, copied=8), Silent()).holdings == ()
     files = [path for path in place.root.rglob("*") if path.is_file()]
     assert not any(SECRET.encode() in path.read_bytes() for path in files)
 

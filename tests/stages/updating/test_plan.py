@@ -16,7 +16,7 @@ from stages.lineage.runs import KeptRows, Runs
 from stages.lineage.sources import RowSource
 from stages.search.keys import StoredKeys
 from stages.text.documents import NamedRun
-from stages.updating.change import RowTables, seen_behind
+from stages.updating.change import RowTables, rows_to_reencode
 from stages.updating.plan import (
     UpdatePlan,
     bytes_of_sources_and_names,
@@ -78,7 +78,7 @@ def test_rows_that_had_what_goes_in_their_window_are_counted(
 ) -> None:
     kept = KeptRows.of_documents(OFFSETS, np.array(gone, np.int64))
     removed = {row for document in gone for row in range(OFFSETS[document], OFFSETS[document + 1])}
-    found = seen_behind(Runs.whole(20), kept, windows)
+    found = rows_to_reencode(Runs.whole(20), kept, windows)
     for (first, last), count in zip(kept.ranges.tolist(), found.tolist(), strict=True):
         for row in range(first, last):
             begins = max(0, -(-(row - windows.context + 1) // windows.stride)) * windows.stride
