@@ -73,25 +73,29 @@ class PackWork(ShardedWork[PackConfig, PackPlan, Search, SegmentRange]):
                 "days. Leave --engine out: the fast engine finds the same matches."
             )
         size = SEGMENTS[job.config.engine]
-        shards = [
-            SegmentRange(f"matches-{start // size:06d}", start, min(start + size, segments))
-            for start in range(0, segments, size)
-        ]
-        return PackPlan(shards, segments, min(job.config.k, segments - 1))
+        shards = []
+        for number, start in enumerate(range(0, segments, size)):
+            stop = min(start + size, segments)
+            shards.append(SegmentRange(f"matches-{number:06d}", start, stop))
+        # A segment has as many matches as there are others.
+        k = min(job.config.k, segments - 1)
+        return PackPlan(shards, segments, k)
 
     def open(self, job: ShardJob[PackConfig], plan: PackPlan) -> Search:
         # A segment is most similar to itself, and then to others of its document.
-        whole_documents = job.config.exclude == "document"
-        hidden = sharing(_spans(job)) if whole_documents else itself(plan.segments)
+        hides_document = job.config.exclude == "document"
+        hidden = sharing(_spans(job)) if hides_document else itself(plan.segments)
 
         if job.config.engine == "fast":
-            index = Bm25Index(_counts(job), SCORINGS[job.config.bm25], hidden)
+            scoring = SCORINGS[job.config.bm25]
+            index = Bm25Index(_counts(job), scoring, hidden)
             return partial(index.search, k=plan.k)
 
         offsets = _offsets(job)
         tokens = np.asarray(_array(job, "ids")[: offsets[-1]])
         segments = np.split(tokens, offsets[1:-1])
-        return partial(RankBm25(segments, hidden).search, k=plan.k)
+        rank_index = RankBm25(segments, hidden)
+        return partial(rank_index.search, k=plan.k)
 
     def run_shard(
         self, job: ShardJob[PackConfig], resources: Search, shard: SegmentRange
@@ -106,13 +110,14 @@ class PackWork(ShardedWork[PackConfig, PackPlan, Search, SegmentRange]):
     def finish(self, job: Job[PackConfig], plan: PackPlan) -> dict[str, Any]:
         shard_matches = [np.load(job.folder / shard.file) for shard in plan.shards]
         ids = np.concatenate([matches["ids"] for matches in shard_matches])
-        scores = np.concatenate([matches["scores"] for matches in shard_matches])
+        scores = np.concatenate([matches["scores"] for matches in shard_matches])  # [S, k] both
         spans = _spans(job)
         offsets = _offsets(job)
         counts = _counts(job)
 
         # Chains begin at random segments; the same permutation is the baseline for the packing.
-        permutation = np.random.default_rng(job.config.seed).permutation(plan.segments)
+        generator = np.random.default_rng(job.config.seed)
+        permutation = generator.permutation(plan.segments)
         documents = None
         if job.config.exclude == "document":
             documents = DocumentsApart(spans, job.config.apart - 1)
@@ -122,7 +127,9 @@ class PackWork(ShardedWork[PackConfig, PackPlan, Search, SegmentRange]):
 
         # Segments that follow a match have its rank; the others begin a chain.
         linked = np.flatnonzero(packed.rank >= 0)
-        link_scores = scores[packed.order[linked], packed.rank[linked]].astype(np.float64)
+        linked_segments = packed.order[linked]
+        link_scores = scores[linked_segments, packed.rank[linked]].astype(np.float64)
+
         seconds = sum(job.draft.record(shard.key)["seconds"] for shard in plan.shards)
         tokens = job.inputs["tokens"].metrics["splits"][SPLIT]["tokens"]
         return {
@@ -139,6 +146,7 @@ class PackWork(ShardedWork[PackConfig, PackPlan, Search, SegmentRange]):
 
 
 def _array(job: ShardJob[PackConfig], name: str) -> Any:
+    """An array of the training split, read when sliced."""
     return job.inputs["tokens"].zarr("tokens.zarr")[f"{SPLIT}/{name}"]
 
 
@@ -159,6 +167,5 @@ def _spans(job: ShardJob[PackConfig]) -> np.ndarray:
 
 def _counts(job: ShardJob[PackConfig]) -> csr_array:
     """Counts of each term in each segment, [S, V]."""
-    return term_counts(
-        _array(job, "ids"), _offsets(job), job.inputs["tokens"].metrics["vocabulary_size"]
-    )
+    vocabulary_size = job.inputs["tokens"].metrics["vocabulary_size"]
+    return term_counts(_array(job, "ids"), _offsets(job), vocabulary_size)
