@@ -33,18 +33,22 @@ def compared(
     """
     if PREVIOUS not in job.inputs:
         return {}
+    datastore = job.inputs["datastore"]
     before = job.inputs[PREVIOUS].metrics
     lists = job.draft.record(merge)
-    first = LearnedLists(before["rows"], before.get("recall", {}), lists["imbalance_before"])
-    learned = LearnedLists(**before["learned"]) if "learned" in before else first
-    reason = no_longer_fits(
-        learned, described_keys(job.inputs["datastore"]).rows, recall, error, lists["imbalance"]
-    )
+    # The previous index was changed too, or its lists are those that were learned.
+    if "learned" in before:
+        learned = LearnedLists(**before["learned"])
+    else:
+        learned = LearnedLists(before["rows"], before.get("recall", {}), lists["imbalance_before"])
+
+    rows = described_keys(datastore).rows
+    reason = no_longer_fits(learned, rows, recall, error, lists["imbalance"])
     if reason is not None:
-        datastore = job.inputs["datastore"]
+        advice = datastore.advise("build-index", datastore.reference, "--update", "none")
         job.reporter.warning(
             f"The lists of this index were learned of {learned.rows:,} keys, and no longer fit: {reason}. "
-            f"Learn new ones: {datastore.advise('build-index', datastore.reference, '--update', 'none')}"
+            f"Learn new ones: {advice}"
         )
-    sure = {"recall_error": dict(error)} if error else {}
-    return {**sure, "learned": learned._asdict(), "imbalance": lists["imbalance"]}
+    errors = {"recall_error": dict(error)} if error else {}
+    return {**errors, "learned": learned._asdict(), "imbalance": lists["imbalance"]}

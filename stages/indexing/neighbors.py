@@ -80,9 +80,9 @@ class NeighborsPlan(ShardPlan[QueryRange]):
         The range with stored keys, at the start of the split, is read for the state that it leaves.
         """
         stored, _ = self.splits[shard.split].stored
-        for earlier in reversed(
-            [part for part in self.of_split(shard.split) if part.stop <= shard.start]
-        ):
+        for earlier in reversed(self.of_split(shard.split)):
+            if earlier.stop > shard.start:
+                continue
             if earlier.stop <= stored:
                 break
             yield replace(earlier, start=max(stored, earlier.start))
@@ -158,20 +158,22 @@ class NeighborsWork(ShardedWork[NeighborsConfig, NeighborsPlan, NeighborSearch, 
         split = resources.plan.splits[shard.split]
         queries = _queries(resources, shard, output)
         ids, distances = _search(job.config, resources, shard, queries)
-        for first in range(shard.start, shard.stop, split.neighbors.rows_per_shard):
-            number = first // split.neighbors.rows_per_shard
-            block = slice(first - shard.start, first - shard.start + split.neighbors.rows_per_shard)
+
+        # Ranges of tokens begin and end with whole shards of the arrays.
+        size = split.neighbors.rows_per_shard
+        for first in range(shard.start, shard.stop, size):
+            number = first // size
+            offset = first - shard.start
+            block = slice(offset, offset + size)
             output.write(split.neighbors, number, ids[block])
             output.write(split.distances, number, distances[block])
+
+        # How often the nearest neighbour has the token itself. The nearest rows are in any shard of
+        # the datastore; sorted by shard, each is read once.
         with_neighbor = np.flatnonzero(ids[:, 0] >= 0)
-        # the nearest rows are in any shard; sorted by shard, each shard is read once
-        nearest = take_values(resources.values, ids[with_neighbor, 0])
-        hits = (
-            nearest
-            == np.asarray(resources.tokens[shard.split].ids[shard.start : shard.stop])[
-                with_neighbor
-            ]
-        )
+        nearest_tokens = take_values(resources.values, ids[with_neighbor, 0])
+        tokens = np.asarray(resources.tokens[shard.split].ids[shard.start : shard.stop])
+        hits = nearest_tokens == tokens[with_neighbor]
         output.record |= {
             "hits": int(hits.sum()),
             "missing": int((ids < 0).sum()),
@@ -180,21 +182,26 @@ class NeighborsWork(ShardedWork[NeighborsConfig, NeighborsPlan, NeighborSearch, 
         return output
 
     def finish(self, job: Job[NeighborsConfig], plan: NeighborsPlan) -> dict[str, Any]:
+        k = job.config.k
         splits = {}
         for name, split in plan.splits.items():
             records = [job.draft.record(shard.key) for shard in plan.of_split(name)]
-            figures = _figures(split.tokens, job.config.k, records)
+            figures = _figures(split.tokens, k, records)
             splits[name] = figures
-            if figures["missing"] > MOST_MISSING:
-                job.reporter.warning(_scarcity(job, name, split, figures["missing"]))
-        return {"k": job.config.k, "metric": job.inputs["index"].config["metric"], "splits": splits}
+            missing = figures["missing"]
+            if missing > MOST_MISSING:
+                job.reporter.warning(_scarcity(job, name, split, missing))
+        metric = job.inputs["index"].config["metric"]
+        return {"k": k, "metric": metric, "splits": splits}
 
 
 def _plan_split(
     job: Job[NeighborsConfig], split: str, split_rows: OwnRows | None, rows: int
 ) -> SplitPlan:
+    """Plan one split; `rows`: of a shard of its arrays."""
     tokens = int(job.inputs["queries"].metrics["splits"][split]["tokens"])
-    return SplitPlan(tokens, split_rows, *split_layouts(split, tokens, job.config.k, rows))
+    neighbors, distances = split_layouts(split, tokens, job.config.k, rows)
+    return SplitPlan(tokens, split_rows, neighbors, distances)
 
 
 def _query_ranges(
@@ -214,11 +221,9 @@ def _search(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ids [n, k] and distances [n, k] of the neighbours of a shard's tokens."""
     split_rows = resources.plan.splits[shard.split].own_rows
-    forbidden = (
-        None
-        if split_rows is None
-        else split_rows.forbidden(config.exclude, shard.start, shard.stop)
-    )
+    forbidden = None
+    if split_rows is not None:
+        forbidden = split_rows.forbidden(config.exclude, shard.start, shard.stop)
     candidates = None if config.candidates is None else int(config.candidates)
     return search_with_candidates(
         resources.searcher, resources.keys, queries, config.k, candidates, forbidden
@@ -227,25 +232,26 @@ def _search(
 
 def _queries(resources: NeighborSearch, shard: QueryRange, output: ShardOutput) -> np.ndarray:
     """Query keys [n, d] float32: stored keys are read, and others are encoded."""
-    stored, first = resources.plan.splits[shard.split].stored
-    # keys of the datastore's own tokens are stored, so only later tokens are encoded
-    between = min(max(stored, shard.start), shard.stop)
-    out = np.empty((shard.stop - shard.start, resources.keys.dim), np.float32)
-    if between > shard.start:
-        out[: between - shard.start] = resources.keys.rows_between(
-            first + shard.start, first + between
-        )
-    if between < shard.stop:
-        tokens = replace(shard, start=between)
+    num_stored, first_row = resources.plan.splits[shard.split].stored
+    # Keys of the datastore's own tokens are stored, so only later tokens are encoded.
+    stored_stop = min(max(num_stored, shard.start), shard.stop)
+    count = stored_stop - shard.start
+    keys = np.empty((shard.stop - shard.start, resources.keys.dim), np.float32)
+    if count:
+        start_row = first_row + shard.start
+        keys[:count] = resources.keys.rows_between(start_row, start_row + count)
+
+    if stored_stop < shard.stop:
+        tokens = replace(shard, start=stored_stop)
         earlier = resources.plan.encoded_before(shard)
-        encoded = resources.encoder().encode_shard(
-            shard.split, tokens, earlier, resources.states, output
-        )
-        out[between - shard.start :] = search_keys(encoded.keys)
-    return out
+        encoder = resources.encoder()
+        encoded = encoder.encode_shard(shard.split, tokens, earlier, resources.states, output)
+        keys[count:] = search_keys(encoded.keys)
+    return keys
 
 
 def _figures(tokens: int, k: int, records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Figures of a split, from the records of its shards."""
     seconds = 0.0
     hits = 0
     missing = 0
@@ -269,8 +275,11 @@ def _scarcity(job: Job[NeighborsConfig], name: str, split: SplitPlan, missing: f
     finding = f"{percent(missing)} of the neighbours of {name!r} are missing: "
     if split.own_rows is None or exclude == "none":
         return f"{finding}the datastore has {rows:,} rows, and {k} are looked for."
-    cut = job.inputs["queries"].metrics["splits"][name]["documents"]
-    documents = f" (documents of {name!r}: {cut:,})" if exclude == "document" else ""
+
+    documents = ""
+    if exclude == "document":
+        count = job.inputs["queries"].metrics["splits"][name]["documents"]
+        documents = f" (documents of {name!r}: {count:,})"
     return (
         f"{finding}--exclude {exclude} leaves many of its tokens fewer than {k} of the {rows:,} rows{documents}; "
         f"{excluding_fewer(exclude)}."

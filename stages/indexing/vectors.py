@@ -114,20 +114,20 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         if PREVIOUS in job.inputs:
             kept_keys = unchanged_keys(job.inputs["datastore"])
             parts = _parts(keys, kept_keys.shards_of_new(keys.rows, keys.rows_per_shard))
-            return IndexPlan(
-                [IndexPart(TRAIN, phase=TRAIN), *parts, IndexPart(MERGE, phase=MERGE)],
-                parts,
-                kept_keys,
-            )
+            shards = [IndexPart(TRAIN, phase=TRAIN), *parts, IndexPart(MERGE, phase=MERGE)]
+            return IndexPlan(shards, parts, kept_keys)
+
         config = job.config
         title = None
         if config.train_keys:
-            what = "codes" if config.lists is None else f"{config.lists:,} lists"
-            title = f"learning {what} from {config.train_keys:,} keys (k-means)"
+            codes = "codes" if config.lists is None else f"{config.lists:,} lists"
+            title = f"learning {codes} from {config.train_keys:,} keys (k-means)"
         training = IndexPart(TRAIN, phase=TRAIN, title=title)
-        # graphs and flat indexes have no lists, so parts cannot be merged
+
+        # Graphs and flat indexes have no lists, so parts cannot be merged.
         if not grows_in_parts(empty_index(config, keys.dim, keys.dtype.name)):
             return IndexPlan([training, IndexPart(WHOLE)], [IndexPart(WHOLE)])
+
         parts = _parts(keys, range(keys.shards))
         shards = [training, *parts, IndexPart(MERGE, phase=MERGE)]
         if not leaves_out(config, job.inputs):
@@ -153,14 +153,7 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         elif shard.key == WHOLE:
             build.build_whole(resources.trained(), resources.keys, output.add(INDEX_FILE))
         elif shard.key == MERGE:
-            sources = [build.FilledLists.read(part) for part in resources.part_files]
-            layout = resources.plan.counts
-            counts = resources.counts
-            rows = resources.keys.rows if counts is None else int((counts > 0).sum())
-            build.merge(resources.trained(), sources, rows, output.add(INDEX_FILE))
-            if layout is not None and counts is not None:
-                for number in range(layout.shards):
-                    output.write(layout, number, counts[layout.rows(number)])
+            _merge(resources, output)
         else:
             path = output.add(_part_file(shard))
             output.record["keys"] = build.write_part(
@@ -173,19 +166,21 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         path = job.folder / INDEX_FILE
         keys = _stored_keys(job)
         num_rows = None if plan.counts is None else int((_counts(job.folder) > 0).sum())
-        # missing keys would only lower recall unnoticed, so the number of keys is checked here
-        searcher = open_searcher(
-            path, config.model_dump(), (keys.rows, keys.dim), num_rows=num_rows
-        )
-        kind, why = automatic_kind(
-            described_keys(job.inputs["datastore"]), config.largest_gigabytes
-        )
-        size = path.stat().st_size + (0 if plan.counts is None else plan.counts.nbytes)
+        # Missing keys would only lower recall unnoticed, so the number of keys is checked here.
+        shape = (keys.rows, keys.dim)
+        searcher = open_searcher(path, config.model_dump(), shape, num_rows=num_rows)
+        described = described_keys(job.inputs["datastore"])
+        kind, why = automatic_kind(described, config.largest_gigabytes)
+
+        size = path.stat().st_size
+        if plan.counts is not None:
+            size += plan.counts.nbytes
         figures = _measured(job, searcher, keys) if config.recall else {}
         error = figures.pop("recall_error", {})
+        held_rows = {} if num_rows is None else {"held": num_rows}
         return {
             "rows": keys.rows,
-            **({} if num_rows is None else {"held": num_rows}),
+            **held_rows,
             "dim": keys.dim,
             "bytes": size,
             "bytes_per_key": round(size / keys.rows, 2),
@@ -196,7 +191,21 @@ class VectorIndexWork(ShardedWork[IndexConfig, IndexPlan, OpenedKeys, IndexPart]
         }
 
 
+def _merge(resources: OpenedKeys, output: ShardOutput) -> None:
+    """Write the index from its filled parts, and the counts of rows that some are left out of."""
+    sources = [build.FilledLists.read(part) for part in resources.part_files]
+    counts = resources.counts
+    rows = resources.keys.rows if counts is None else int((counts > 0).sum())
+    build.merge(resources.trained(), sources, rows, output.add(INDEX_FILE))
+
+    layout = resources.plan.counts
+    if layout is not None and counts is not None:
+        for number in range(layout.shards):
+            output.write(layout, number, counts[layout.rows(number)])
+
+
 def _counts(folder: Path) -> np.ndarray:
+    """Number of rows that each held row represents, 0 where one is left out, int32 [N]."""
     return map_arrays(folder / SCRATCH_FILE, 1)[0]
 
 
@@ -207,12 +216,12 @@ def _stored_keys(job: ShardJob[IndexConfig]) -> StoredKeys:
 def _parts(keys: StoredKeys, shards: Sequence[int]) -> list[IndexPart]:
     """Parts of PART_BYTES of keys, from the shards that hold keys to add."""
     shard_bytes = keys.rows_per_shard * keys.dim * keys.dtype.itemsize
-    together = max(1, PART_BYTES // shard_bytes)
-    starts = range(0, len(shards), together)
-    return [
-        IndexPart(f"add-{n:06d}", shards[start : start + together])
-        for n, start in enumerate(starts)
-    ]
+    shards_per_part = max(1, PART_BYTES // shard_bytes)
+    parts = []
+    for number, start in enumerate(range(0, len(shards), shards_per_part)):
+        part_shards = shards[start : start + shards_per_part]
+        parts.append(IndexPart(f"add-{number:06d}", part_shards))
+    return parts
 
 
 def _part_file(part: IndexPart) -> Path:
@@ -237,11 +246,12 @@ def _sample(job: Job[IndexConfig], rows: int) -> int:
     number = min(job.config.recall, rows)
     if PREVIOUS not in job.inputs:
         return number
+    # Unchanged keys are found as before, so recall can only change with the others.
     datastore = job.inputs["datastore"].metrics
-    changed = datastore["added"] + datastore["forgotten"] + datastore["encoded_again"]
-    share = changed / (rows + datastore["forgotten"])
-    # unchanged keys are found as before, so recall can only change with the others
-    return min(number, max(FEWEST_QUERIES, ceil(share * number)))
+    num_changed = datastore["added"] + datastore["forgotten"] + datastore["encoded_again"]
+    share = num_changed / (rows + datastore["forgotten"])
+    in_proportion = ceil(share * number)
+    return min(number, max(FEWEST_QUERIES, in_proportion))
 
 
 def _warn_of_recall(job: Job[IndexConfig], recall: Mapping[str, float]) -> None:
