@@ -27,14 +27,14 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class Book:
-    """A text of passages; `own`: where documents start, by splits that are this very text."""
+    """A text of passages; `own_offsets`: where documents start, by splits that are this very text."""
 
     settings: OpenBook
     ids: np.ndarray
     """Tokens of the text, int [T]."""
     passages: Passages
     choice: PassageChoice
-    own: Mapping[str, np.ndarray]
+    own_offsets: Mapping[str, np.ndarray]
     exclude: str
     """Rule for the tokens that a window of the text itself does not find."""
 
@@ -65,8 +65,8 @@ class Book:
             choice = KeyChoice(external, passages)
         else:
             choice = Bm25Choice.of(ids, passages, int(artifact.metrics["vocabulary_size"]))
-        offsets_of_splits = dict.fromkeys(BOOK.own_splits(artifact, scored), offsets)
-        return cls(settings, ids, passages, choice, offsets_of_splits, exclude)
+        own_offsets = dict.fromkeys(BOOK.own_splits(artifact, scored), offsets)
+        return cls(settings, ids, passages, choice, own_offsets, exclude)
 
     def open_at(
         self, reader: SplitReader, split: str, windows: Sequence[Window], starts: np.ndarray
@@ -79,27 +79,32 @@ class Book:
         count = self.settings.passages
         chosen = Chosen.nothing(len(windows), count)
         excluded = np.zeros(len(windows), bool)
-        places = []
+
+        # Windows with a query, by index.
+        indices = []
         queries = []
-        for place, (window, start) in enumerate(zip(windows, starts.tolist(), strict=True)):
+        for index, (window, start) in enumerate(zip(windows, starts.tolist(), strict=True)):
             first = max(start, window.scored_from - self.settings.query)
             # At the beginning of a text nothing was read yet, so nothing can be looked for.
             if first < window.scored_from:
-                places.append(place)
+                indices.append(index)
                 queries.append(Query(first, window.scored_from))
         if not queries:
             return Opened(chosen, excluded)
 
         nothing = np.zeros((len(queries), 2), np.int64)
+        is_own_text = split in self.own_offsets
         hidden = nothing
-        if split in self.own:
+        if is_own_text:
             hidden = self._hidden(split, np.array([query.stop for query in queries]))
         best = self.choice.choose(reader, split, queries, count, hidden)
-        chosen.numbers[places] = best.numbers
-        chosen.scores[places] = best.scores
-        if split in self.own:
-            first_of_all = self.choice.choose(reader, split, queries, 1, nothing).numbers[:, 0]
-            excluded[places] = first_of_all != best.numbers[:, 0]
+        chosen.numbers[indices] = best.numbers
+        chosen.scores[indices] = best.scores
+
+        # Whether the exclusion took away the best passage.
+        if is_own_text:
+            best_of_all = self.choice.choose(reader, split, queries, 1, nothing)
+            excluded[indices] = best_of_all.numbers[:, 0] != best.numbers[:, 0]
         return Opened(chosen, excluded)
 
     def tokens(self, numbers: np.ndarray) -> np.ndarray:
@@ -117,12 +122,16 @@ class Book:
 
     def _hidden(self, split: str, scored_from: np.ndarray) -> np.ndarray:
         """Ranges of passages that windows of the text itself must not find, int64 [n, 2]."""
-        offsets = self.own[split]
+        offsets = self.own_offsets[split]
+        end = int(offsets[-1])
         ranges = []
-        for first in scored_from.tolist():
+        for start in scored_from.tolist():
             # Of a whole stride: where the text ends must not change what is found before.
-            last = min(first + self.settings.stride, int(offsets[-1]))
-            rows = forbidden_rows(self.exclude, first, last, offsets)
+            stop = min(start + self.settings.stride, end)
+            rows = forbidden_rows(self.exclude, start, stop, offsets)
             assert rows is not None, "a text that holds the answers has an exclusion"
-            ranges.append((rows[0, 0], rows[-1, 1].clip(max=offsets[-1])))
+            # What any token of the stride must not find; ranges of later tokens reach farther.
+            first_row = rows[0, 0]
+            last_row = min(rows[-1, 1], end)
+            ranges.append((first_row, last_row))
         return self.passages.overlapping(np.array(ranges))

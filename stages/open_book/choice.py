@@ -80,7 +80,8 @@ class Bm25Choice(PassageChoice):
         hidden: np.ndarray,
     ) -> Chosen:
         tokens = [reader.tokens(split, query.start, query.stop) for query in queries]
-        offsets = np.append(0, np.cumsum([len(query) for query in tokens]))
+        lengths = [len(query_tokens) for query_tokens in tokens]
+        offsets = np.append(0, np.cumsum(lengths))
         vocabulary = self.index.counts.shape[1]
         counts = term_counts(np.concatenate(tokens), offsets, vocabulary)
         numbers, scores = self.index.find(counts, k, hidden)
@@ -110,21 +111,26 @@ class KeyChoice(PassageChoice):
         k: int,
         hidden: np.ndarray,
     ) -> Chosen:
+        """Count the hits of each query; one search serves all, from the first token to the last."""
         start = min(query.start for query in queries)
         stop = max(query.stop for query in queries)
         rows = self._rows(reader.corpus, split, start, stop)
         numbers = self.passages.of_rows(rows)
 
         chosen = Chosen.nothing(len(queries), k)
-        for place, query in enumerate(queries):
+        for index, query in enumerate(queries):
+            # The passages of all neighbours of all tokens of the query; -1: none.
             hits = numbers[query.start - start : query.stop - start].ravel()
-            first, last = hidden[place]
-            is_allowed = (hits >= 0) & ((hits < first) | (hits >= last))
-            candidates, counts = np.unique(hits[is_allowed], return_counts=True)
+            first, last = hidden[index]
+            is_hidden = (hits >= first) & (hits < last)
+            hits = hits[(hits >= 0) & ~is_hidden]
+
+            candidates, counts = np.unique(hits, return_counts=True)
             # A stable order lets ties go to the smaller number.
             best = np.argsort(-counts, kind="stable")[:k]
-            chosen.numbers[place, : len(best)] = candidates[best]
-            chosen.scores[place, : len(best)] = counts[best] / (query.stop - query.start)
+            length = query.stop - query.start
+            chosen.numbers[index, : len(best)] = candidates[best]
+            chosen.scores[index, : len(best)] = counts[best] / length
         return chosen
 
     def _rows(self, corpus: Any, split: str, start: int, stop: int) -> np.ndarray:
@@ -134,7 +140,9 @@ class KeyChoice(PassageChoice):
         if retrieval.needs_keys:
             encoder = self.external.encoder
             # The corpus may be another than the encoder's: one whose future was changed.
-            encoder = replace(encoder, reader=replace(encoder.reader, corpus=corpus))
-            keys = search_keys(encoder.encode(split, start, stop, None).keys)
+            reader = replace(encoder.reader, corpus=corpus)
+            encoder = replace(encoder, reader=reader)
+            encoded = encoder.encode(split, start, stop, None)
+            keys = search_keys(encoded.keys)
         neighbors = retrieval.find(split, start, stop, keys)
         return np.asarray(neighbors.ids[:, :HITS], np.int64)

@@ -62,15 +62,18 @@ def cut_passages(doc_offsets: np.ndarray, paragraph_ends: np.ndarray, longest: i
     """
     total = int(doc_offsets[-1])
     document_ends = set(doc_offsets.tolist())
-    ends = sorted({*document_ends, *paragraph_ends.tolist()} - {0})
+    # A document ends a paragraph, too.
+    ends = document_ends.union(paragraph_ends.tolist()) - {0}
     bounds = [0]
     paragraph_start = 0
-    for end in ends:
+    for end in sorted(ends):
         if end - bounds[-1] > longest:
             # The paragraph does not fit behind those before it: they make a passage.
             _append(bounds, paragraph_start)
+        # A paragraph that is too long by itself is cut; its rest may be joined by the next one.
         while end - bounds[-1] > longest:
             bounds.append(bounds[-1] + longest)
+
         if end in document_ends:
             _append(bounds, end)
         paragraph_start = end

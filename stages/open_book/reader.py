@@ -40,16 +40,21 @@ def stride_windows(
     for begin, end in pairwise(offsets.tolist()):
         if end <= start or begin >= stop:
             continue
-        # The first stride is shorter, so that one begins at `origin`.
+        # Strides begin at grid + number · stride. With an origin the first one is shorter, so that
+        # one begins there.
         grid = begin if origin is None else begin - (begin - origin) % stride
-        first = (max(start, begin) - grid) // stride
-        last = (min(stop, end) - grid - 1) // stride
+        first_token = max(start, begin)
+        last_token = min(stop, end) - 1
+        first = (first_token - grid) // stride
+        last = (last_token - grid) // stride
         for number in range(first, last + 1):
-            scored_from = grid + number * stride
+            stride_start = grid + number * stride
+            stride_stop = stride_start + stride
             # Where the text ends must not change what is read before: the window of a whole stride.
-            window_start = max(begin, scored_from + stride - context)
-            window_stop = min(scored_from + stride, end)
-            windows.append(Window(window_start, window_stop, max(begin, scored_from)))
+            window_start = max(begin, stride_stop - context)
+            window_stop = min(stride_stop, end)
+            scored_from = max(begin, stride_start)
+            windows.append(Window(window_start, window_stop, scored_from))
     return windows
 
 
@@ -137,17 +142,20 @@ class BookReader(SplitReader):
         opened = self.open_at(split, windows)
         if opened is None or self.book is None:
             return []
-        passages = self.book.passages
+        bounds = self.book.passages.bounds
+        numbers = opened.chosen.numbers.tolist()
+        scores = opened.chosen.scores.tolist()
         quoted = []
-        for place, window in enumerate(windows):
-            for number, score in zip(
-                *(part[place].tolist() for part in opened.chosen), strict=True
-            ):
+        for window, window_numbers, window_scores in zip(windows, numbers, scores, strict=True):
+            stride_start = max(start, window.scored_from)
+            stride_stop = min(stop, window.stop)
+            for number, score in zip(window_numbers, window_scores, strict=True):
+                # Fewer passages were found than there is room for.
                 if number < 0:
                     continue
-                begin, end = passages.bounds[number : number + 2].tolist()
-                stride = max(start, window.scored_from), min(stop, window.stop)
-                quoted.append(QuotedPassage(*stride, number, begin, end, score))
+                begin, end = bounds[number : number + 2].tolist()
+                passage = QuotedPassage(stride_start, stride_stop, number, begin, end, score)
+                quoted.append(passage)
         return quoted
 
     def blocks(
@@ -160,10 +168,11 @@ class BookReader(SplitReader):
     ) -> Iterator[Block]:
         """Blocks of tokens [start, stop) of a split, of windows behind their passages."""
         windows = self.stride_windows(split, start, stop)
-        passages = self.passage_tokens(self.open_at(split, windows), len(windows))
-        size = max(1, batch_tokens // self.windows.context)
-        for first in range(0, len(windows), size):
-            part = slice(first, first + size)
+        opened = self.open_at(split, windows)
+        passages = self.passage_tokens(opened, len(windows))
+        windows_per_block = max(1, batch_tokens // self.windows.context)
+        for first in range(0, len(windows), windows_per_block):
+            part = slice(first, first + windows_per_block)
             yield self._block(split, start, stop, windows[part], passages[part])
 
     def _block(

@@ -59,7 +59,10 @@ def resolve_book(
 
 
 def _require_model(artifact: Artifact) -> None:
-    """Raises: UsageError for a model that cannot read a passage before its context."""
+    """Refuse a model that cannot read a passage before its context.
+
+    Raises: UsageError with the reason.
+    """
     model = model_of(artifact)
     reasons = {
         "reads every sentence with its source": model.reads.source,
@@ -77,7 +80,10 @@ def _require_model(artifact: Artifact) -> None:
 
 
 def _require_room(settings: OpenBook, artifact: Artifact, windows: WindowSettings) -> None:
-    """Raises: UsageError unless the context keeps half of the window, and room for a stride."""
+    """Refuse passages that leave too little of the window.
+
+    Raises: UsageError unless the context keeps half of the window, and room for a stride.
+    """
     context = windows.context
     room = settings.room
     if 2 * room > context:
@@ -99,7 +105,10 @@ def _require_room(settings: OpenBook, artifact: Artifact, windows: WindowSetting
 
 
 def _require_index(read: Mapping[str, Artifact]) -> None:
-    """Raises: UsageError unless an index of the book's text is read, with keys of windows."""
+    """Refuse `by=keys` without an index of the book.
+
+    Raises: UsageError unless an index of the book's text is read, with keys of windows.
+    """
     if "datastore" not in read:
         raise UsageError(
             "open_book.by=keys finds passages by hits of an index, and no memory reads one: name it "
