@@ -11,7 +11,8 @@ RECENT = 200
 """Tokens of the past whose mean loss says whether learning diverges."""
 DIVERGED = 1.5
 """This mean loss, in units of a uniform guess, at which learning has diverged."""
-LOSS, PLACES = "recent loss", "diverged at"
+LOSS = "recent loss"
+PLACES = "diverged at"
 """Names of the tensors of its state."""
 
 

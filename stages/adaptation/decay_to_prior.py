@@ -48,7 +48,9 @@ class DecayToPrior(UpdateRule):
         assert statistics is not None, "it needs statistics"
         self._statistics = statistics
         self._parameters = dict(model.named_parameters())
-        self._trained = {name: one.detach().clone() for name, one in self._parameters.items()}
+        # θ_0, by name.
+        self._trained = self.state()
+        # The weights with the factors of `_numbers`; none before the first numbers are known.
         self._weights: list[Weight] = []
         self._numbers: Numbers | None = None
 
@@ -68,25 +70,31 @@ class DecayToPrior(UpdateRule):
                 weight.parameter.addcmul_(gradient, weight.step, value=-1)
 
     def state(self) -> dict[str, Tensor]:
-        return {name: one.detach().clone() for name, one in self._parameters.items()}
+        return {name: weight.detach().clone() for name, weight in self._parameters.items()}
 
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor], numbers: Numbers) -> None:
         for name, parameter in self._parameters.items():
             parameter.copy_(state[name])
+        # The factors are as large as the weights: they are made again only for other numbers.
         if numbers != self._numbers:
-            self._numbers, self._weights = numbers, self._scaled(numbers)
+            self._weights = self._scaled(numbers)
+            self._numbers = numbers
 
     def _scaled(self, numbers: Numbers) -> list[Weight]:
         """The weights, with the factors of these numbers."""
-        means = [float(one.double().mean()) for one in self._statistics.values()]
+        # mean(M), over tensors of their means.
+        means = [float(rms.double().mean()) for rms in self._statistics.values()]
         mean = sum(means) / len(means)
         epsilon = mean * (self.settings.epsilon or EPSILON)
+        decay_of_rms = numbers.decay / mean
+
         weights = []
         for name, parameter in self._parameters.items():
             rms = self._statistics[name].to(parameter)
             step = numbers.rate / (rms + epsilon)
-            back = (rms * (numbers.decay / mean)).clamp(max=1)
+            # γ R; above 1 the weight would be thrown beyond that of training.
+            back = (rms * decay_of_rms).clamp(max=1)
             weights.append(Weight(parameter, self._trained[name], step, back))
         return weights
 

@@ -46,25 +46,31 @@ def measure_gradients(
     Raises: ValueError if the training split has no whole segment.
     """
     weights = dict(model.named_parameters())
-    squares = {name: torch.zeros_like(one) for name, one in weights.items()}
-    count = tokens = 0
+    # Sum of the squares of each weight's gradients, one for each batch.
+    squares = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    num_batches = 0
+    num_tokens = 0
     state = None
     for batch in _batches(model, reader, segment):
         with autocast(reader.device, reader.precision):
             encoding = model.read(batch.to(reader.device), state)
-        loss = model.loss(batch.rows(encoding.hidden), batch.rows(batch.targets.to(reader.device)))
+        targets = batch.targets.to(reader.device)
+        loss = model.loss(batch.rows(encoding.hidden), batch.rows(targets))
         gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
         for square, gradient in zip(squares.values(), gradients, strict=True):
+            # A weight that the loss does not reach has none, as if it were 0.
             if gradient is not None:
                 square.addcmul_(gradient, gradient)
+
+        # No gradient crosses batches.
         state = each(encoding.state, Tensor.detach) if model.config.carries_state else None
-        count += 1
-        tokens += batch.targets.numel()
-    if not count:
+        num_batches += 1
+        num_tokens += batch.targets.numel()
+
+    if not num_batches:
         raise ValueError("the training split has no whole segment")
-    return GradientStatistics(
-        {name: (square / count).sqrt_() for name, square in squares.items()}, count, tokens
-    )
+    rms = {name: (square / num_batches).sqrt_() for name, square in squares.items()}
+    return GradientStatistics(rms, num_batches, num_tokens)
 
 
 def _batches(model: LanguageModel, reader: SplitReader, segment: int) -> Iterator[Batch]:
@@ -73,10 +79,14 @@ def _batches(model: LanguageModel, reader: SplitReader, segment: int) -> Iterato
     if model.config.carries_state:
         cutting = cutting._replace(context=segment, stride=segment)
     examples = reader.corpus.examples(TRAIN, cutting)
-    rows = min(ROWS, max(1, BATCH_TOKENS // cutting.context), examples.count)
-    if not rows:
+    max_rows = max(1, BATCH_TOKENS // cutting.context)
+    num_rows = min(ROWS, max_rows, examples.count)
+    if not num_rows:
         return
-    in_each = examples.count // rows
-    steps = min(in_each, max(1, MAX_TOKENS // (rows * cutting.context)))
-    for step in range(steps):
-        yield examples.batch(np.arange(rows) * in_each + step)
+
+    # The split is divided among the rows; each reads its part from the start.
+    segments_per_row = examples.count // num_rows
+    max_steps = max(1, MAX_TOKENS // (num_rows * cutting.context))
+    first_segments = np.arange(num_rows) * segments_per_row
+    for step in range(min(segments_per_row, max_steps)):
+        yield examples.batch(first_segments + step)

@@ -63,7 +63,9 @@ class Learner:
         else:
             self.course = Course.of(learned)
             self.rule.load(learned, self._pace)
+
         for first, last in self._pieces(reader, split, start, stop):
+            # A piece that does not continue the range before begins with the weights of training.
             if first != start or self._begins_document(reader, split, first):
                 self.rule.begin(self._pace)
             for block in self._blocks(reader, split, first, last):
@@ -73,7 +75,8 @@ class Learner:
                     self._begin_slower(scored, split)
                     scored = self._score(block, state, reader.precision)
                 state = each(scored.encoded.state, Tensor.detach)
-                yield replace(scored.encoded, encoding=_detached(scored.encoded.encoding, state))
+                encoding = _detached(scored.encoded.encoding, state)
+                yield replace(scored.encoded, encoding=encoding)
                 self._learn(scored, split)
 
     @property
@@ -101,7 +104,8 @@ class Learner:
         if not self._pace.rate:
             return
         self.course.add(scored.value, len(scored.encoded.targets))
-        if self.course.diverges(log(self.rule.model.config.vocab_size or 2)):
+        uniform_loss = log(self.rule.model.config.vocab_size or 2)
+        if self.course.diverges(uniform_loss):
             self._begin_slower(scored, split)
             return
         gradients = torch.autograd.grad(scored.loss, list(self.rule.learning), allow_unused=True)
@@ -138,7 +142,8 @@ class Learner:
         borders: list[int] = []
         if self.settings.scope == "document":
             documents = reader.documents(split)
-            borders = documents[(documents > start) & (documents < stop)].tolist()
+            is_within = (documents > start) & (documents < stop)
+            borders = documents[is_within].tolist()
         yield from pairwise((start, *borders, stop))
 
     def _begins_document(self, reader: SplitReader, split: str, place: int) -> bool:

@@ -27,13 +27,17 @@ class LowRankAdam(UpdateRule):
     ) -> None:
         super().__init__(model, settings, statistics)
         device = next(model.parameters()).device
+        # The factors are drawn on the CPU, without a trace in the random state of others.
         with torch.random.fork_rng():
             torch.manual_seed(SEED)
             insert_factors(model, settings.rank or RANK, "--memory dynamic:what=lora")
         model.to(device).eval()
-        named = dict(model.named_parameters())
-        self._factors = {name: one for name, one in named.items() if FACTORS in name}
-        self._begin = {name: one.detach().clone() for name, one in self._factors.items()}
+
+        self._factors: dict[str, nn.Parameter] = {}
+        for name, parameter in model.named_parameters():
+            if FACTORS in name:
+                self._factors[name] = parameter
+        self._initial = {name: factor.detach().clone() for name, factor in self._factors.items()}
         self._adam: torch.optim.Adam
 
     @property
@@ -43,7 +47,7 @@ class LowRankAdam(UpdateRule):
     @torch.no_grad()
     def begin(self, numbers: Numbers) -> None:
         for name, factor in self._factors.items():
-            factor.copy_(self._begin[name])
+            factor.copy_(self._initial[name])
         self._adam = torch.optim.Adam(self.learning, numbers.rate)
 
     def update(self, gradients: Sequence[Tensor | None]) -> None:
@@ -54,9 +58,10 @@ class LowRankAdam(UpdateRule):
 
     def state(self) -> dict[str, Tensor]:
         state = {name: factor.detach().clone() for name, factor in self._factors.items()}
+        # A moment of a factor is named by both.
         for name, factor in self._factors.items():
-            kept = self._adam.state[factor].items()
-            state |= {f"{moment} {name}": tensor.clone() for moment, tensor in kept}
+            for moment, tensor in self._adam.state[factor].items():
+                state[f"{moment} {name}"] = tensor.clone()
         return state
 
     @torch.no_grad()
@@ -64,10 +69,11 @@ class LowRankAdam(UpdateRule):
         self.begin(numbers)
         for name, factor in self._factors.items():
             factor.copy_(state[name])
-            moments = [key for key in state if key.endswith(f" {name}")]
-            for key in moments:
-                moment = key.removesuffix(f" {name}")
-                self._adam.state[factor][moment] = state[key].clone()
+            suffix = f" {name}"
+            for key, tensor in state.items():
+                if key.endswith(suffix):
+                    moment = key.removesuffix(suffix)
+                    self._adam.state[factor][moment] = tensor.clone()
 
     @classmethod
     def state_numbers(cls, model: LanguageModel, settings: Dynamic) -> int:

@@ -86,7 +86,10 @@ def _segment(dynamic: Dynamic, artifact: Artifact, windows: WindowSettings) -> i
 
 
 def _require_model(artifact: Artifact) -> None:
-    """Raises: UsageError for a model that dynamic evaluation does not know."""
+    """Refuse a model that dynamic evaluation does not know.
+
+    Raises: UsageError with the reason.
+    """
     model = model_of(artifact)
     reasons = {
         "translates, and reads every sentence with its source": model.reads.source,

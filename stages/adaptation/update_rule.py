@@ -21,9 +21,11 @@ class UpdateRule(ABC):
     def __init__(
         self, model: LanguageModel, settings: Dynamic, statistics: Statistics | None
     ) -> None:
-        """Args:
-        model: its weights are changed in place.
-        statistics: of its weights, for a rule that needs them.
+        """Take a model as training left it.
+
+        Args:
+            model: its weights are changed in place.
+            statistics: of its weights, for a rule that needs them.
         """
         self.model = model
         self.settings = settings
