@@ -117,50 +117,55 @@ class SearchedNeighbors:
     """
 
     def __init__(self, neighbors: Artifact, reader: SplitReader, k: int) -> None:
-        """Args:
-        neighbors: the artifact.
-        reader: reads the text; the encoder reads it in the datastore's windows.
-        k: neighbours to find for each token.
+        """Open the index of an artifact, and the encoder of its keys.
+
+        Args:
+            neighbors: the artifact.
+            reader: reads the text; the encoder reads it in the datastore's windows.
+            k: neighbours to find for each token.
         """
-        self._k = k
         index = neighbors.input("index")
         datastore = index.input("datastore")
+        self._k = k
         self._encoder = KeyEncoder.of(datastore, reader)
-        probe = neighbors.config["probe"] or index.config["probe"]
         self._stored = stored_keys(datastore)
-        keys = (self._stored.rows, self._stored.dim)
-        settings = {**index.config, "probe": probe}
-        self._searcher = open_searcher(
-            index.file("index.faiss"), settings, keys, reader.device.type
-        )
         self._candidates = neighbors.config["candidates"]
+
+        # The artifact's own number of probed lists, if it names one.
+        probe = neighbors.config["probe"] or index.config["probe"]
+        settings = {**index.config, "probe": probe}
+        shape = (self._stored.rows, self._stored.dim)
+        path = index.file("index.faiss")
+        self._searcher = open_searcher(path, settings, shape, reader.device.type)
+
+        # How far each split is read, with the state there.
         self._read: dict[str, tuple[int, State]] = {}
+        # The latest range, with its neighbours.
         self._last: tuple[tuple[str, int, int], np.ndarray] | None = None
 
     def find(self, split: str, start: int, stop: int) -> np.ndarray:
         """Neighbours of tokens [start, stop), int64 [n, k]; the latest result is kept for the next
         call.
         """
-        place = split, start, stop
-        if self._last is None or self._last[0] != place:
+        token_range = (split, start, stop)
+        if self._last is None or self._last[0] != token_range:
             keys = self._keys(split, start, stop)
-            ids, _ = search_with_candidates(
-                self._searcher, self._stored, keys, max(1, self._k), self._candidates
-            )
-            self._last = place, ids[:, : self._k]
+            # A search finds at least one neighbour, even if none is read.
+            k = max(1, self._k)
+            ids, _ = search_with_candidates(self._searcher, self._stored, keys, k, self._candidates)
+            self._last = token_range, ids[:, : self._k]
         return self._last[1]
 
     def _keys(self, split: str, start: int, stop: int) -> np.ndarray:
         """Search keys, float32 [n, d]. Encoding resumes where the split's last call ended, unless
         that is later.
         """
-        place, state = self._read.get(split, (0, None))
+        position, state = self._read.get(split, (0, None))
         # The carried state belongs to a later position, so the text is read from its beginning.
-        if place > start:
-            place = 0
+        if position > start:
+            position = 0
             state = None
-        encoded = self._encoder.encode(
-            split, start, stop, self._encoder.state_past(split, start, state, place)
-        )
+        state_at_start = self._encoder.state_past(split, start, state, position)
+        encoded = self._encoder.encode(split, start, stop, state_at_start)
         self._read[split] = stop, encoded.state
         return search_keys(encoded.keys)

@@ -202,7 +202,10 @@ def shortest(reading: Reading) -> str:
 
 
 def require_few_points(reading: Reading) -> None:
-    """Raises: UsageError for a grid with too many points to compute."""
+    """Refuse a grid with too many points to compute.
+
+    Raises: UsageError naming the numbers of candidates.
+    """
     counts = {}
     for name in reading.tunable:
         values = reading.value(name)

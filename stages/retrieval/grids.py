@@ -77,9 +77,12 @@ class ReadingGrid:
 
     def read_tried(self, log_p: Tensor, log_z: Tensor, memory: LogSums) -> Tensor:
         """log p [G, n] with the memory read at every weight that is tried; see `Reader.read`."""
-        weights = torch.tensor(self.weights, dtype=log_p.dtype, device=log_p.device)[:, None]
-        read = self.reader.read(log_p, log_z, memory, weights)
-        return torch.cat((read, log_p[None])) if len(self.tried) > len(self.weights) else read
+        weights = torch.tensor(self.weights, dtype=log_p.dtype, device=log_p.device)
+        log_p_tried = self.reader.read(log_p, log_z, memory, weights[:, None])
+        if len(self.tried) == len(self.weights):
+            return log_p_tried
+        # With memory switched off, log p is that before the reading.
+        return torch.cat((log_p_tried, log_p[None]))
 
     def point_at(self, index: GridIndex) -> Point:
         """The point at indices into `scales`, `cutoffs` and `tried`."""
@@ -108,8 +111,8 @@ def reading_grid(
         cutoffs=cutoffs,
         weights=weights,
         off=weight.off,
-        # a typed list is tried as it is; weights for each context start from a weight that is not
-        # off
+        # A typed list is tried as it is. Weights for each context start from a weight that is not
+        # off.
         tries_off=reading.weight == weight.grid,
         shown=shown,
     )
@@ -123,16 +126,22 @@ def _scales(
     """
     temperature = reading.comparison.temperature
     theta = reading.comparison.theta
-    shown: tuple[float | None, ...]
+    typed: tuple[float | None, ...]
     if isinstance(temperature, tuple):
         scales = tuple(1 / number for number in temperature)
-        shown = temperature
+        typed = temperature
     elif theta is not None:
-        scales = shown = theta if isinstance(theta, tuple) else default
+        scales = theta if isinstance(theta, tuple) else default
+        typed = scales
     else:
         scales = (1.0,) if temperature is None else default
-        shown = tuple(1 / scale if scale else None for scale in scales)
-    return scales, tuple(None if number is None else float(f"{number:.10g}") for number in shown)
+        typed = tuple(1 / scale if scale else None for scale in scales)
+    return scales, tuple(map(_without_rounding, typed))
+
+
+def _without_rounding(number: float | None) -> float | None:
+    """Ten digits of a number: 1/x of a rounded 1/x has errors behind these."""
+    return None if number is None else float(f"{number:.10g}")
 
 
 def score_spread(scores: Tensor, similarity: str) -> float:
@@ -145,8 +154,10 @@ def score_spread(scores: Tensor, similarity: str) -> float:
     >>> score_spread(scores, "dot"), score_spread(scores, "l2")
     (3.0, 4.0)
     """
+    # Missing entries are no last ones.
     last = scores.masked_fill(scores.isneginf(), torch.inf).amin(-1)
-    return positive_median(-last if similarity == "l2" else scores[:, 0] - last)
+    spread = -last if similarity == "l2" else scores[:, 0] - last
+    return positive_median(spread)
 
 
 def positive_median(spread: Tensor) -> float:
@@ -173,21 +184,22 @@ def best_points(
     >>> best_points(np.array([[[9.0, 8.0]], [[7.0, np.nan]]]), [grid], [(4,)])
     (Point(cutoff=4, scale=0.5, weight=0.1),)
     """
-    # argmin would return the first NaN
+    # Argmin would return the first NaN.
     masked = np.where(np.isnan(nll), np.inf, nll)
-    for number, (grid, cutoffs) in enumerate(zip(grids, allowed, strict=True)):
+    # Each reading has three axes: scales, cut-offs, weights.
+    first_axes = range(0, nll.ndim, 3)
+    for first_axis, grid, cutoffs in zip(first_axes, grids, allowed, strict=True):
         is_refused = np.array([cutoff not in cutoffs for cutoff in grid.cutoffs])
-        # Each reading has three axes: scales, cut-offs, weights.
         shape = [1] * nll.ndim
-        shape[3 * number + 1] = -1
+        shape[first_axis + 1] = -1
         masked = np.where(is_refused.reshape(shape), np.inf, masked)
 
-    indices = np.unravel_index(int(np.argmin(masked)), nll.shape)
-    axes = [int(index) for index in indices]
-    return tuple(
-        grid.point_at(GridIndex(*axes[3 * number : 3 * number + 3]))
-        for number, grid in enumerate(grids)
-    )
+    best = np.unravel_index(int(np.argmin(masked)), nll.shape)
+    points = []
+    for first_axis, grid in zip(first_axes, grids, strict=True):
+        scale, cutoff, weight = best[first_axis : first_axis + 3]
+        points.append(grid.point_at(GridIndex(int(scale), int(cutoff), int(weight))))
+    return tuple(points)
 
 
 def sum_at(nll: np.ndarray, grids: Sequence[ReadingGrid], points: Sequence[Point]) -> float:

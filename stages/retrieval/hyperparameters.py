@@ -79,8 +79,10 @@ def number_words(memory: Mapping[str, Any], name: str, split_tokens: int | None)
     >>> number_words({"size": 16_000}, "size", 9_000), number_words({"size": 2_000}, "size", 9_000)
     ('16,000, all 9,000 of the split', '2,000')
     """
-    everything = name == "size" and split_tokens is not None and memory[name] >= split_tokens
-    return f"{number(memory[name])}{f', all {split_tokens:,} of the split' if everything else ''}"
+    value = memory[name]
+    if name == "size" and split_tokens is not None and value >= split_tokens:
+        return f"{number(value)}, all {split_tokens:,} of the split"
+    return number(value)
 
 
 def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -93,8 +95,11 @@ def that_matter(memory: Mapping[str, Any]) -> Mapping[str, Any]:
     if not switched_off(memory):
         return memory
     tuned = memory.get("tuned") or ()
-    fixed = {name: value for name, value in memory.items() if name not in tuned or name == "lambda"}
-    return {**fixed, "tuned": [name for name in tuned if name == "lambda"]}
+    # λ, tuned to 0, is what switches it off.
+    equally_good = set(tuned) - {"lambda"}
+    fixed = {name: value for name, value in memory.items() if name not in equally_good}
+    fixed["tuned"] = [name for name in tuned if name == "lambda"]
+    return fixed
 
 
 def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -107,11 +112,12 @@ def meanings(memories: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """
     meaning_of: dict[str, str] = {}
     for memory in memories:
-        for registry, names in ((SOURCES, memory["sources"]), (READERS, [memory["reader"]])):
-            for name in names:
-                # a report may name a part from outside that is not installed here
-                if name in registry.names():
-                    meaning_of[name] = registry.settings(name).means
+        parts = [(SOURCES, name) for name in memory["sources"]]
+        parts.append((READERS, memory["reader"]))
+        for registry, name in parts:
+            # A report may name a part from outside that is not installed here.
+            if name in registry.names():
+                meaning_of[name] = registry.settings(name).means
         for name, hyperparameter in settable().items():
             if memory.get(name) is not None:
                 word = f"{name} {hyperparameter.symbol}".removesuffix(f" {name}")

@@ -149,7 +149,10 @@ def _recorded(report: Artifact | None, role: str) -> Artifact | None:
 
 
 def _require_one(role: str, artifacts: Sequence[Artifact | None]) -> None:
-    """Raises: UsageError if readings read different artifacts in one role."""
+    """Refuse several artifacts in one role; None: a reading needs none.
+
+    Raises: UsageError if readings read different artifacts in one role.
+    """
     references = ["none" if artifact is None else artifact.reference for artifact in artifacts]
     for reference in references[1:]:
         if reference != references[0]:
@@ -183,10 +186,11 @@ def _claim_index(
     references: Mapping[str, Any], store: Store, inputs: Sequence[MemoryInput]
 ) -> tuple[dict[str, Any], dict[str, Artifact]]:
     """References without an index that an input claims; and that index, by the input's role."""
+    remaining = dict(references)
     if references.get("index") is None or not inputs:
-        return dict(references), {}
+        return remaining, {}
     index = store.get(references["index"], "index")
     claimed = {memory.role: index for memory in inputs if memory.claims(index)}
-    if not claimed:
-        return dict(references), {}
-    return {role: name for role, name in references.items() if role != "index"}, claimed
+    if claimed:
+        del remaining["index"]
+    return remaining, claimed

@@ -67,7 +67,10 @@ class MemoryInput(ABC):
         return set()
 
     def check_exclusion(self, exclude: str | None, splits: Sequence[str]) -> None:
-        """Raises: UsageError if tokens of these splits could find their own rows."""
+        """Refuse an exclusion that this memory cannot keep; by default none is refused.
+
+        Raises: UsageError if tokens of these splits could find their own rows.
+        """
         return None
 
     def stored_bytes(self, artifact: "Artifact") -> int:

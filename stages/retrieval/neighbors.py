@@ -208,18 +208,18 @@ class IndexSearch(Retrieval):
         if rows is None:
             return FoundNeighbors(*self._best(keys, forbidden))
         neighbors = FoundNeighbors.none(len(rows), self.k, self.searcher.metric)
-        neighbors.ids[rows], neighbors.distances[rows] = self.at(keys, rows, forbidden)
+        ids, distances = self.at(keys, rows, forbidden)
+        neighbors.ids[rows] = ids
+        neighbors.distances[rows] = distances
         return neighbors
 
     def forbidden(self, split: str, start: int, stop: int) -> np.ndarray | None:
         """Rows that tokens [start, stop) may not find, int64 [n, 2]: first <= row < last; None:
         they may find all.
         """
-        return (
-            self.own_rows[split].forbidden(self.exclude, start, stop)
-            if split in self.own_rows
-            else None
-        )
+        if split not in self.own_rows:
+            return None
+        return self.own_rows[split].forbidden(self.exclude, start, stop)
 
     def at(
         self, keys: np.ndarray, rows: np.ndarray, forbidden: np.ndarray | None
@@ -233,14 +233,12 @@ class IndexSearch(Retrieval):
         """Rows and distances of the k nearest rows that are neither forbidden nor hidden."""
         if not self.hidden.number:
             return self.searcher.search(keys, self.k, forbidden)
+
+        def search(width: int) -> tuple[np.ndarray, np.ndarray]:
+            return self.searcher.search(keys, width, forbidden)
+
         worst = np.inf if self.searcher.metric == "l2" else -np.inf
-        return best_visible(
-            lambda width: self.searcher.search(keys, width, forbidden),
-            self.k,
-            self.searcher.rows,
-            self.hidden,
-            worst,
-        )
+        return best_visible(search, self.k, self.searcher.rows, self.hidden, worst)
 
     def find_each(
         self, split: str, ranges: Sequence[tuple[int, int]], keys: Sequence[np.ndarray]
@@ -248,16 +246,19 @@ class IndexSearch(Retrieval):
         """Same as `find` for each range of tokens, in one search: several ranges take little longer
         than one.
         """
-        parts = [self.forbidden(split, start, stop) for start, stop in ranges]
-        limits = [part for part in parts if part is not None]
+        limits = [self.forbidden(split, start, stop) for start, stop in ranges]
         # A rule leaves rows out for all ranges of a split, or for none.
-        forbidden = np.concatenate(limits) if limits else None
+        present = [limit for limit in limits if limit is not None]
+        forbidden = np.concatenate(present) if present else None
         ids, distances = self._best(np.concatenate(keys), forbidden)
-        ends = np.cumsum([len(part) for part in keys])[:-1]
-        return [
-            FoundNeighbors(*part)
-            for part in zip(np.split(ids, ends), np.split(distances, ends), strict=True)
-        ]
+
+        results = []
+        start = 0
+        for range_keys in keys:
+            part = slice(start, start + len(range_keys))
+            results.append(FoundNeighbors(ids[part], distances[part]))
+            start = part.stop
+        return results
 
     def of_texts(self, keys: np.ndarray, rows: np.ndarray | None = None) -> FoundNeighbors:
         return self.search(keys, None, rows)
@@ -330,6 +331,10 @@ class PointerSearch(Retrieval):
         keys: np.ndarray | None,
         rows: np.ndarray | None = None,
     ) -> FoundNeighbors:
+        """Neighbours of tokens [start, stop), which follow those of the token before where they can.
+
+        Streams of STREAM tokens advance together, so that a step makes one search.
+        """
         assert keys is not None and rows is None, "it is not said which tokens are searched for"
         tokens = self.tokens(split, start, stop)
         values = self.datastore.values[:-1].cpu().numpy()
@@ -337,11 +342,11 @@ class PointerSearch(Retrieval):
         neighbors = FoundNeighbors.none(stop - start, self.search.k, self.datastore.metric)
         is_searched = np.zeros(stop - start, bool)
 
-        # positions STREAM apart do not follow each other, so one search serves all of them
+        # Positions STREAM apart do not follow each other, so one search serves all of them.
         for step in range(STREAM):
             positions = np.arange((step - start) % STREAM, stop - start, STREAM)
             pointers = followed(neighbors.ids[positions - 1], tokens[positions - 1], values)
-            # streams and ranges begin without pointers, so that they do not wait for each other
+            # Streams and ranges begin without pointers, so that they do not wait for each other.
             pointers[(positions == 0) | (step == 0)] = -1
             if forbidden is not None:
                 first = forbidden[positions, :1]
@@ -356,16 +361,17 @@ class PointerSearch(Retrieval):
             neighbors.ids[searched] = ids
             neighbors.distances[searched] = distances
 
-        # pointers come without distances
+        # Pointers come without distances.
+        is_followed = ~is_searched
         ids, distances = exact_order(
             self.datastore.keys,
-            keys[~is_searched],
-            neighbors.ids[~is_searched],
+            keys[is_followed],
+            neighbors.ids[is_followed],
             self.datastore.metric,
             self.search.k,
         )
-        neighbors.ids[~is_searched] = ids
-        neighbors.distances[~is_searched] = distances
+        neighbors.ids[is_followed] = ids
+        neighbors.distances[is_followed] = distances
         return FoundNeighbors(neighbors.ids, neighbors.distances, searches=int(is_searched.sum()))
 
     def of_texts(self, keys: np.ndarray, rows: np.ndarray | None = None) -> FoundNeighbors:
@@ -386,9 +392,11 @@ def followed(
     >>> followed(np.array([[3, 0, 2]]), np.array([7]), np.array([7, 8, 9, 7, 5])).tolist()
     [[4, 1, -1]]
     """
-    has_next = (rows >= 0) & (rows + 1 < len(values))
-    is_pointer = has_next & (values[rows] == tokens[:, None])
-    pointers = np.where(is_pointer, rows + 1, -1)
-    # a stable sort of the mask brings pointers to the front and keeps their order
+    # A missing row, -1, reads the last value, and has no next one.
+    holds_token = values[rows] == tokens[:, None]
+    next_rows = rows + 1
+    is_pointer = holds_token & (rows >= 0) & (next_rows < len(values))
+    pointers = np.where(is_pointer, next_rows, -1)
+    # A stable sort of the mask brings pointers to the front and keeps their order.
     order = np.argsort(~is_pointer, axis=1, kind="stable")
     return np.take_along_axis(pointers, order, 1)

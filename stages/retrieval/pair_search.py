@@ -33,12 +33,15 @@ class SimilarSentences:
     """Sentences to compare others with; their token counts are computed once."""
 
     def __init__(self, ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> None:
-        """Args:
-        ids: token ids [T].
-        offsets: int64 [D + 1]: sentence i is the tokens [offsets[i], offsets[i+1]), the last of
-        which ends it. vocabulary: number of token types.
+        """Count the tokens of the sentences.
+
+        Args:
+            ids: token ids [T].
+            offsets: int64 [D + 1]: sentence i is the tokens [offsets[i], offsets[i+1]), the last of
+                which ends it.
+            vocabulary: number of token types.
         """
-        # here, since other evaluations need no scipy
+        # Imported here, since other evaluations need no scipy.
         from stages.text.bm25 import SCORINGS, Bm25Index
 
         self._vocabulary = vocabulary
@@ -62,11 +65,13 @@ class SimilarSentences:
         lengths = [len(sentence) for sentence in sentences]
         offsets = np.append(0, np.cumsum(lengths))
         counts = _counts(np.concatenate(sentences), offsets, self._vocabulary)
-        # an empty range hides nothing
+
+        # Ranges of numbers [start, stop) that each may not find; an empty one hides nothing.
         hidden = np.zeros((len(sentences), 2), np.int64)
         if own_numbers is not None:
-            hidden = own_numbers[:, None] + np.array([0, 1])
-        return self._index.find(counts, count, hidden)[0]
+            hidden = np.stack([own_numbers, own_numbers + 1], axis=1)
+        numbers, _ = self._index.find(counts, count, hidden)
+        return numbers
 
 
 def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> "csr_array":
@@ -75,7 +80,9 @@ def _counts(ids: np.ndarray, offsets: np.ndarray, vocabulary: int) -> "csr_array
 
     is_counted = np.ones(len(ids), bool)
     is_counted[offsets[1:] - 1] = False
-    return term_counts(ids[is_counted], offsets - np.arange(len(offsets)), vocabulary)
+    # Before sentence i there were i ends.
+    offsets_without_ends = offsets - np.arange(len(offsets))
+    return term_counts(ids[is_counted], offsets_without_ends, vocabulary)
 
 
 SENTENCES = 64
@@ -153,9 +160,10 @@ class PairSearch(Retrieval):
                 not of that split.
         """
         similar = self.similar.find(sources, self.count, own_numbers)
+        # Missing ones are -1.
         pairs_of_sentence = [np.sort(row[row >= 0]) for row in similar]
 
-        # the tokens of all pairs stand end to end, each pair once
+        # The tokens of all pairs stand end to end, each pair once.
         numbers = np.unique(np.concatenate(pairs_of_sentence))
         ends = np.cumsum(self.pairs.lengths[numbers])
         keys = self._keys(numbers, ends)
@@ -164,8 +172,9 @@ class PairSearch(Retrieval):
         for pairs in pairs_of_sentence:
             lengths = self.pairs.lengths[pairs]
             rows = runs(self.pairs.starts(pairs), lengths)
-            firsts = ends[np.searchsorted(numbers, pairs)] - lengths
-            result.append(PairKeys(rows, keys[runs(firsts, lengths)]))
+            first_keys = ends[np.searchsorted(numbers, pairs)] - lengths
+            key_indices = runs(first_keys, lengths)
+            result.append(PairKeys(rows, keys[key_indices]))
         return result
 
     def nearest(
@@ -179,23 +188,26 @@ class PairSearch(Retrieval):
             pair_keys: `open` of the sentences.
         Returns: rows int64 [n, k], -1 where missing, and distances float32 [n, k].
         """
+        # The tokens of all sentences' pairs end to end, and where those of each sentence begin.
         rows = np.concatenate([part.rows for part in pair_keys])
         keys = np.concatenate([part.keys for part in pair_keys])
         sizes = np.array([len(part.rows) for part in pair_keys])
         firsts = np.cumsum(sizes) - sizes
 
-        # every query is compared with all tokens of its sentence's pairs: one (query, column) each
+        # Every query is compared with all tokens of its sentence's pairs. For each of these c
+        # comparisons: the query, its column among those of the query, and the index of the key.
         widths = sizes[sentences]
-        which = np.repeat(np.arange(len(queries)), widths)
-        first_of_query = np.repeat(np.cumsum(widths) - widths, widths)
-        columns = np.arange(len(which)) - first_of_query
-        places = np.repeat(firsts[sentences], widths) + columns
+        query_of = np.repeat(np.arange(len(queries)), widths)
+        comparisons_before = np.cumsum(widths) - widths
+        columns = np.arange(len(query_of)) - comparisons_before[query_of]
+        key_of = firsts[sentences][query_of] + columns
 
+        # The smallest score is the best one; inf is missing.
         shape = (len(queries), int(widths.max(initial=1)))
         scores = np.full(shape, np.inf, np.float32)
         ids = np.full(shape, -1, np.int64)
-        scores[which, columns] = pair_scores(queries, which, keys, places, self.metric)
-        ids[which, columns] = rows[places]
+        scores[query_of, columns] = pair_scores(queries, query_of, keys, key_of, self.metric)
+        ids[query_of, columns] = rows[key_of]
         best, nearest = best_first(scores, ids, self.k)
         return nearest, score_to_distance(best, self.metric)
 
@@ -211,18 +223,20 @@ class PairSearch(Retrieval):
         num_tokens = int(ends[-1]) if len(ends) else 0
         keys = np.empty((num_tokens, model.config.width), np.float32)
 
-        # pairs of similar length waste little padding
+        # Pairs of similar length waste little padding.
         sizes = self.pairs.sizes[numbers]
         order = np.argsort(sizes, kind="stable")
         for begin, end in token_batches(sizes[order], BATCH_TOKENS):
-            which = order[begin:end]
-            batch = self.pairs.batch(numbers[which]).to(device)
+            members = order[begin:end]
+            batch_numbers = numbers[members]
+            batch = self.pairs.batch(batch_numbers).to(device)
             with torch.no_grad(), autocast(device, self.encoder.reader.precision):
                 encoding = model.read(batch)
                 encoded = batch.rows(encoding.key(self.encoder.key))
-            lengths = self.pairs.lengths[numbers[which]]
-            places = runs(ends[which] - lengths, lengths)
-            keys[places] = search_keys(self.encoder.rounded(encoded))
+
+            lengths = self.pairs.lengths[batch_numbers]
+            key_indices = runs(ends[members] - lengths, lengths)
+            keys[key_indices] = search_keys(self.encoder.rounded(encoded))
         return keys
 
 
@@ -238,9 +252,8 @@ class PairSteps:
     _pairs: Sequence[PairKeys] = field(default=(), init=False)
 
     def begin(self, numbers: Sequence[int], sources: Sequence[np.ndarray]) -> None:
-        self._pairs = self.pairs.open(
-            sources, np.asarray(numbers, np.int64) if self.is_own_split else None
-        )
+        own_numbers = np.asarray(numbers, np.int64) if self.is_own_split else None
+        self._pairs = self.pairs.open(sources, own_numbers)
 
     def search(
         self, queries: np.ndarray, sentences: np.ndarray, rows: np.ndarray | None

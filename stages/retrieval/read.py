@@ -209,7 +209,7 @@ def perplexity(log_p: Any) -> float:
     return perplexity_of(-total, len(numbers)) or math.inf
 
 
-class Positions(NamedTuple):
+class ReadingArguments(NamedTuple):
     """Checked arguments of a reading; n positions, on the device of the entries."""
 
     log_p: Tensor
@@ -223,7 +223,7 @@ class Positions(NamedTuple):
         return self.entries.scores.shape[1]
 
 
-def _positions(log_p: Any, entries: Any, targets: Any, reader: str, log_z: Any) -> Positions:
+def _positions(log_p: Any, entries: Any, targets: Any, reader: str, log_z: Any) -> ReadingArguments:
     """Arguments of a reading as tensors. Raises: UsageError naming what is wrong, and its row."""
     needs_log_z = READERS.settings(reader).needs_scores
     if needs_log_z and log_z is None:
@@ -243,7 +243,7 @@ def _positions(log_p: Any, entries: Any, targets: Any, reader: str, log_z: Any) 
     arguments.require_positions(len(logs), "log_p")
 
     device = checked_entries.scores.device
-    return Positions(
+    return ReadingArguments(
         _tensor(log_p, logs).float().to(device),
         _tensor(sums if log_z is None else log_z, sums).float().to(device),
         checked_entries,

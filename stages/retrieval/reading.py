@@ -123,7 +123,10 @@ class SourceSettings(ReadingOptions):
         return None
 
     def check(self, reading: "Reading") -> None:
-        """Raises: ValueError if keys of this source do not fit the other keys of its reading."""
+        """Refuse keys that do not fit together; by default all do.
+
+        Raises: ValueError if keys of this source do not fit the other keys of its reading.
+        """
 
     def reason_alone(self) -> str | None:
         """Reason why its reading stands alone, in words of a message; None: it need not."""
@@ -168,10 +171,16 @@ class WeightRule:
     """Whether the policy also learns which tokens to search for."""
 
     def check(self, reading: "Reading") -> None:
-        """Raises: ValueError, in words that follow the text of a reading, if its keys do not fit."""
+        """Refuse a reading as it was typed; by default none is refused.
+
+        Raises: ValueError, in words that follow the text of a reading, if its keys do not fit.
+        """
 
     def check_resolved(self, reading: "Reading") -> None:
-        """Raises: UsageError if a reading does not fit once similarity and key are filled in."""
+        """Refuse a reading that artifacts have completed; by default none is refused.
+
+        Raises: UsageError if it does not fit once similarity and key are filled in.
+        """
 
 
 def weight_rule(policy: str) -> WeightRule:
@@ -217,8 +226,9 @@ class Reading(Settings):
         return self
 
     def _require_one_amount(self) -> None:
-        """Raises: ValueError if one of several sources, other than the first, has a choice of
-        amounts.
+        """Refuse a choice of amounts of two sources: cut-offs count those of the first.
+
+        Raises: ValueError if one of several sources, other than the first, has a choice.
         """
         pairs = zip(self.sources, self.source_settings, strict=True)
         limited = [

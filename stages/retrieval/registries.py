@@ -39,7 +39,7 @@ WEIGHTS = Registry(
     {
         "fixed": f"{WEIGHTS_HERE}.grid:Fixed",
         "grid": f"{WEIGHTS_HERE}.grid:Grid",
-        "learned": Part.within(WEIGHTS_HERE, "rules:PlannedSearches", "learned:Learned"),
+        "learned": Part.within(WEIGHTS_HERE, "rules:PlannedSearches", "learned:ByNetwork"),
         "adaptive": f"{WEIGHTS_HERE}.adaptive:Adaptive",
         "distance": Part.within(WEIGHTS_HERE, "rules:SquaredDistances", "distance:ByDistance"),
         "length": Part.within(WEIGHTS_HERE, "rules:MatchesOnly", "length:ByLength"),

@@ -29,13 +29,18 @@ class MemoryRow:
     @property
     def name(self) -> str:
         """Short, for a table."""
+        name = self._name
+        if self.translates:
+            name = name.replace("knn-lm", "knn-mt")
+        if self.above:
+            name = f"{self.above} then {name}"
+
         reading = self.sources[-1].reading
-        name = self._name.replace("knn-lm", "knn-mt") if self.translates else self._name
-        name = f"{self.above} then {name}" if self.above else name
         if not reading.per_context:
             return name
+        symbol = reading.tunable[reading.weight_name].symbol
         searched = f", {self.searched:.0%} searched" if self.searched < 1 else ""
-        return f"{name} ({reading.weight} {reading.tunable[reading.weight_name].symbol}{searched})"
+        return f"{name} ({reading.weight} {symbol}{searched})"
 
     @property
     def searched(self) -> float:

@@ -50,9 +50,8 @@ class MatchedEntries(NamedTuple):
 
     def log_sums(self, scales: Sequence[float], cutoffs: Sequence[int]) -> LogSums:
         """LogSums [S, C, n], or [S, 1, n] if cut-offs make no difference."""
-        return target_log_sums(
-            self.entries, self.matches, scales, cutoffs if self.reads is None else [self.reads]
-        )
+        read_cutoffs = cutoffs if self.reads is None else [self.reads]
+        return target_log_sums(self.entries, self.matches, scales, read_cutoffs)
 
     def scores_read(self, cutoff: int) -> Tensor:
         """Scores, float32 [n, k], of the entries that a cut-off reads; -inf for the others."""
@@ -72,7 +71,8 @@ class MatchedEntries(NamedTuple):
 
 
 def _scaled(scores: Tensor, scale: float) -> Tensor:
-    # θ may be 0, and 0 · -inf is NaN
+    """Scores times a scale; -inf stays."""
+    # θ may be 0, and 0 · -inf is NaN.
     return torch.where(scores.isneginf(), scores, scores * scale)
 
 
@@ -91,9 +91,8 @@ class Retrieved:
         together, [n, k].
         """
         scores = torch.cat([part.scores_read(cutoff) for part in self.parts], -1)
-        return _scaled(scores, scale), torch.cat(
-            [part.entries.values.long() for part in self.parts], -1
-        )
+        values = torch.cat([part.entries.values.long() for part in self.parts], -1)
+        return _scaled(scores, scale), values
 
     def stored_tokens(self, rows: slice, scale: float, cutoff: int) -> StoredTokens:
         """Tokens held by the entries of all parts together, for some of the positions; see
@@ -176,13 +175,14 @@ class StoredDistances:
 
     def nearest(self, keys: StoredKeys, metric: str, k: int) -> "Recomputed":
         """Distances [n, k] of the best neighbours."""
-        if (metric, k) not in self._computed:
+        comparison = (metric, k)
+        if comparison not in self._computed:
             started = time.perf_counter()
             ids = np.ascontiguousarray(self._neighbors.ids[:, :k])
             distances = exact_distances(keys, self._queries, ids, metric)
             seconds = time.perf_counter() - started
-            self._computed[metric, k] = Recomputed(distances, seconds)
-        return self._computed[metric, k]
+            self._computed[comparison] = Recomputed(distances, seconds)
+        return self._computed[comparison]
 
 
 class Recomputed(NamedTuple):
@@ -241,9 +241,10 @@ def evenly(total: int, step: int, borders: Sequence[int]) -> list[slice]:
     >>> evenly(7, 3, borders=[5])
     [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
     """
-    edges = sorted({0, total, *(border for border in borders if 0 < border < total)})
-    return [
-        slice(a, min(a + step, end))
-        for begin, end in pairwise(edges)
-        for a in range(begin, end, step)
-    ]
+    inner_borders = [border for border in borders if 0 < border < total]
+    edges = sorted({0, total, *inner_borders})
+    parts = []
+    for begin, end in pairwise(edges):
+        for start in range(begin, end, step):
+            parts.append(slice(start, min(start + step, end)))
+    return parts

@@ -10,6 +10,7 @@ read with a temperature.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -50,20 +51,22 @@ class MatchSource(Source):
     def _entries(
         self, block: ScoredRange, part: slice, matches: LongestMatches, ids: np.ndarray, role: str
     ) -> Retrieved:
-        """Matches as entries; places of `matches` refer to `ids`, and to the text that `role`
+        """Matches as entries; positions of `matches` refer to `ids`, and to the text that `role`
         names.
         """
         targets = block.lm.targets
+        device = targets.device
         is_missing = matches.positions < 0
-        values = matches.positions
         # Without a token there is no match, and nothing to index.
+        values = matches.positions
         if len(ids):
             values = np.where(is_missing, -1, ids[matches.positions].astype(np.int64))
-        scores = torch.from_numpy(matches.shared).to(targets.device).float()
-        scores = scores.masked_fill(torch.from_numpy(is_missing).to(targets.device), -torch.inf)
-        entries = Entries(scores, torch.from_numpy(values).to(targets.device))
-        places = torch.from_numpy(matches.positions).to(targets.device)
-        return retrieve(entries, targets[part], places, role, are_lengths=True)
+
+        scores = torch.from_numpy(matches.shared).to(device).float()
+        scores = scores.masked_fill(torch.from_numpy(is_missing).to(device), -torch.inf)
+        entries = Entries(scores, torch.from_numpy(values).to(device))
+        positions = torch.from_numpy(matches.positions).to(device)
+        return retrieve(entries, targets[part], positions, role, are_lengths=True)
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,14 @@ class ExactSource(MatchSource):
         """Retrieve the longest matches of a range's contexts; a context stays within its document."""
         memory: MatchedText = self.memory
         contexts = memory.contexts
+        lm = scored_range.lm
         text = _read_so_far(scored_range, contexts.text.vocabulary)
-        first = len(text) - len(scored_range.lm)
-        forbidden = memory.forbidden(
-            scored_range.split, scored_range.lm.start, scored_range.lm.stop
-        )
+        first = len(text) - len(lm)
+        forbidden = memory.forbidden(scored_range.split, lm.start, lm.stop)
 
         def retrieve_part(part: slice) -> Retrieved:
-            located = contexts.locate(text, np.arange(first + part.start, first + part.stop))
+            positions = np.arange(first + part.start, first + part.stop)
+            located = contexts.locate(text, positions)
             without = None if forbidden is None else forbidden[part]
             matches = contexts.best(located, self.width, without=without, hidden=memory.hidden)
             return self._entries(scored_range, part, matches, contexts.text.ids, EXACT)
@@ -162,42 +165,80 @@ class ExactStreamSource(MatchSource):
 
     def retrieve(self, scored_range: ScoredRange) -> RetrievedOf:
         """Sort the past and the range together; each position finds the matches before it."""
-        lm = scored_range.lm
-        ids = scored_range.carried.joined_tokens(lm).cpu().numpy()
-        first = len(ids) - len(lm)
-        contexts = SortedContexts.of(Text.of(ids, np.array([0, len(ids)]), self.inputs.vocabulary))
-        # One sort of past and range serves all; each position starts at its own rank in that order.
-        rank = np.empty(len(ids), np.int64)
-        rank[contexts.order] = np.arange(len(ids))
-        whole = np.minimum(contexts.text.lengths.astype(np.int64) + 1, LONGEST).astype(np.uint8)
+        past = _SortedPast.of(scored_range, self.inputs.vocabulary)
 
-        def retrieve_within(positions: np.ndarray, size: int | None, part: slice) -> Retrieved:
-            """The matches of some positions, in as many positions before each."""
-            ranks = rank[positions]
-            located = SuffixRange(ranks, contexts.shared[ranks], whole[positions])
-            earliest = np.maximum(positions - (len(ids) if size is None else size), 0)
-            within = np.stack([earliest, positions], axis=1)
-            matches = contexts.best(located, self._matches, within=within)
-
-            (entries,) = self._entries(scored_range, part, matches, ids, "").parts
-            # Places are positions of past and range; readers count them from the split's start.
-            places = np.where(matches.positions < 0, -1, matches.positions + lm.stop - len(ids))
-            rows = torch.from_numpy(places).to(lm.targets.device)
-            return Retrieved((entries._replace(ids=rows),))
+        def retrieve_within(size: int | None, part: slice) -> Retrieved:
+            """The matches of a part of the range, in as many positions before each."""
+            matches = past.matches(part, size, self._matches)
+            (entries,) = self._entries(scored_range, part, matches, past.text.ids, "").parts
+            # Positions are those in past and range; readers count them from the split's start.
+            rows = np.where(matches.positions < 0, -1, matches.positions + past.origin)
+            device = scored_range.lm.targets.device
+            return Retrieved((entries._replace(ids=torch.from_numpy(rows).to(device)),))
 
         def retrieve_part(part: slice) -> Retrieved:
-            positions = np.arange(first + part.start, first + part.stop)
             if len(self.sizes) == 1:
-                return retrieve_within(positions, self.sizes[0], part)
-            by_size = {
-                size: retrieve_within(positions, size, part)
-                for size in self.sizes
-                if size is not None
-            }
+                return retrieve_within(self.sizes[0], part)
+            by_size = {}
+            for size in self.sizes:
+                if size is not None:
+                    by_size[size] = retrieve_within(size, part)
             largest = by_size[max(by_size)]
             return BySize(largest.parts, by_size)
 
         return retrieve_part
+
+
+@dataclass(frozen=True)
+class _SortedPast:
+    """Contexts of the past and of a range, sorted together.
+
+    One sort serves all positions: each starts at its own rank in that order.
+    """
+
+    contexts: SortedContexts
+    first: int
+    """Position of the first token of the range."""
+    origin: int
+    """Position 0 of past and range, counted from the split's start."""
+
+    @classmethod
+    def of(cls, scored_range: ScoredRange, vocabulary: int) -> "_SortedPast":
+        """Sort the contexts of a range; matches go across documents."""
+        lm = scored_range.lm
+        ids = scored_range.carried.joined_tokens(lm).cpu().numpy()
+        text = Text.of(ids, np.array([0, len(ids)]), vocabulary)
+        return cls(SortedContexts.of(text), len(ids) - len(lm), lm.stop - len(ids))
+
+    @property
+    def text(self) -> Text:
+        return self.contexts.text
+
+    @cached_property
+    def ranks(self) -> np.ndarray:
+        """Rank of each position in the order, int64 [N]."""
+        ranks = np.empty(len(self.text), np.int64)
+        ranks[self.contexts.order] = np.arange(len(self.text))
+        return ranks
+
+    @cached_property
+    def whole(self) -> np.ndarray:
+        """Symbols of each context with its border, which it shares with itself, uint8 [N]."""
+        symbols = self.text.lengths.astype(np.int64) + 1
+        return np.minimum(symbols, LONGEST).astype(np.uint8)
+
+    def matches(self, part: slice, size: int | None, k: int) -> LongestMatches:
+        """The k longest matches of a part of the range, in the `size` positions before each; None:
+        in all.
+        """
+        positions = np.arange(self.first + part.start, self.first + part.stop)
+        ranks = self.ranks[positions]
+        located = SuffixRange(ranks, self.contexts.shared[ranks], self.whole[positions])
+
+        reach = len(self.text) if size is None else size
+        earliest = np.maximum(positions - reach, 0)
+        within = np.stack([earliest, positions], axis=1)
+        return self.contexts.best(located, k, within=within)
 
 
 @dataclass(frozen=True)
@@ -231,10 +272,13 @@ def _read_so_far(scored_range: ScoredRange, vocabulary: int) -> Text:
     """The past and the range as a text of documents; where documents of the past begin does not
     matter.
     """
-    tokens = scored_range.carried.joined_tokens(scored_range.lm).cpu().numpy()
+    lm = scored_range.lm
+    tokens = scored_range.carried.joined_tokens(lm).cpu().numpy()
+    first = len(tokens) - len(lm)
+    # Position 0 of past and range, counted from the split's start.
+    origin = lm.stop - len(tokens)
+
     begins = np.zeros(len(tokens), np.int64)
-    origin = scored_range.lm.stop - len(tokens)
-    begins[len(tokens) - len(scored_range.lm) :] = np.maximum(
-        scored_range.places.document_starts - origin, 0
-    )
+    # A document may begin before the past that is at hand.
+    begins[first:] = np.maximum(scored_range.places.document_starts - origin, 0)
     return Text.beginning(tokens, begins, vocabulary)

@@ -61,7 +61,8 @@ class LearnedSource(Source):
         nowhere = torch.full((1, 1), -1, device=targets.device)
 
         def retrieve_part(part: slice) -> Retrieved:
-            log_p = self.log_probs(scored_range, part)[:, : len(types)]
+            log_p = self.log_probs(scored_range, part)[:, : len(types)]  # [n, V]
+            # Views: all positions share one row of types.
             entries = Entries(log_p, types.expand(len(log_p), -1))
             ids = nowhere.expand(len(log_p), len(types))
             return retrieve(entries, targets[part], ids, self.role)

@@ -125,7 +125,10 @@ class LearnedSettings(SourceSettings):
         return reading.changed(references)
 
     def require_fitting(self, model: Artifact, read: Mapping[str, Artifact]) -> None:
-        """Raises: UsageError or ArtifactError if a model cannot be read beside the evaluated one."""
+        """Refuse a model that does not fit the evaluated one.
+
+        Raises: UsageError or ArtifactError if the two cannot be read together.
+        """
 
     def inputs_read(self, read: Mapping[str, Artifact]) -> list[MemoryInput]:
         # The control is the model of a row of its own.

@@ -100,30 +100,31 @@ class RecentSource(Source):
         first = self._first(scored_range, origin)
         window = self._window(scored_range, origin)
 
-        def of(part: slice) -> Retrieved:
-            # keys before the earliest position that any of these may read are left out of the
-            # product
+        def retrieve_part(part: slice) -> Retrieved:
+            # Keys before the earliest position that any of these may read are left out of the
+            # product.
             earliest = int(np.minimum(first[part], window[part]).min())
             after = scored.start + part.stop
-            read = self._keys(
-                scored_range, keys[earliest - origin : after - origin], earliest, part
-            )
+            at_hand = slice(earliest - origin, after - origin)
+            part_keys = self._keys(scored_range, keys[at_hand], earliest, part)
+            # With θ = 0 all scores are 0, so that none need be computed.
+            if self.reading.comparison.theta == (0.0,):
+                part_keys = part_keys.new_zeros(len(part_keys), 1)
+
+            part_window = None
+            if self._local:
+                part_window = torch.from_numpy(window[part] - earliest).to(keys.device)
             at = Recent(
-                # with θ = 0 all scores are 0, so that none need be computed
-                keys=read.new_zeros(len(read), 1)
-                if self.reading.comparison.theta == (0.0,)
-                else read,
-                tokens=tokens[earliest - origin : after - origin],
+                keys=part_keys,
+                tokens=tokens[at_hand],
                 first=torch.from_numpy(first[part] - earliest).to(keys.device),
                 similarity=self.reading.comparison.similarity or "dot",
                 width=self.width,
-                window=torch.from_numpy(window[part] - earliest).to(keys.device)
-                if self._local
-                else None,
+                window=part_window,
             )
             return Retrieved((MatchedEntries(recent_entries(at), recent_matches(at)),))
 
-        return of
+        return retrieve_part
 
     def _first(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
         """The earliest position that each token reads by `long`, int64 [n]; without `long` the
@@ -132,10 +133,11 @@ class RecentSource(Source):
         positions = np.arange(scored_range.lm.start, scored_range.lm.stop)
         if not self._long:
             return positions
-        border = (
-            scored_range.places.document_starts if self.reading.value("scope") == "document" else 0
-        )
-        return np.maximum(np.maximum(positions - self.cutoffs[-1], border), origin)
+        earliest = positions - self.cutoffs[-1]
+        if self.reading.value("scope") == "document":
+            earliest = np.maximum(earliest, scored_range.places.document_starts)
+        # Nothing before what is carried is at hand.
+        return np.maximum(earliest, origin)
 
     def _window(self, scored_range: ScoredRange, origin: int) -> np.ndarray:
         """Start of each token's window, int64 [n]; without `local` the token itself."""
@@ -151,15 +153,18 @@ class RecentSource(Source):
             return keys
         scored = scored_range.lm
         token = scored.start + part.start
-        number = next(
-            i for i, w in enumerate(scored_range.places.windows) if w.scored_from <= token < w.stop
+        number, window = next(
+            (number, window)
+            for number, window in enumerate(scored_range.places.windows)
+            if window.scored_from <= token < window.stop
         )
-        begin = max(earliest, scored_range.places.windows[number].start)
-        context = scored.context_keys[self._key][number]
-        context = context[begin - scored_range.places.windows[number].start :]
-        return torch.cat(
-            (keys[: begin - earliest], context, keys[begin - earliest + len(context) :])
-        )
+
+        # The context of the window, which it has read again, replaces the keys at its positions.
+        begin = max(earliest, window.start)
+        context = scored.context_keys[self._key][number][begin - window.start :]
+        before = keys[: begin - earliest]
+        after = keys[begin - earliest + len(context) :]
+        return torch.cat((before, context, after))
 
     def spread(self, sample: list[ScoredRange]) -> float:
         """Median difference between a position's best and median score, from a sample; 1 if it is

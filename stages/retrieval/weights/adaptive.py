@@ -26,7 +26,7 @@ from stages.retrieval.weights.composition import Weight, compose_dense
 from stages.retrieval.weights.grid import TUNE
 from stages.retrieval.weights.learned import neighbor_inputs
 from stages.retrieval.weights.per_context import OnPositions
-from stages.retrieval.weights.policy import Pass, Reads, Record, Shares
+from stages.retrieval.weights.policy import Pass, ReadResult, Record, Shares
 
 ADAPT = Pass("adapt", "learning k and λ on")
 INPUTS = 13
@@ -63,35 +63,42 @@ class Adaptive(OnPositions):
     ) -> ChoicePositions:
         last = retrieved[-1]
         log_p = self.others(block, rows, retrieved)
-        positions = ChoicePositions(self._inputs(last), log_p.double(), self._sums(last).T.double())
+        log_p_mem = self._sums(last).T  # [n, C]
+        positions = ChoicePositions(self._inputs(last), log_p.double(), log_p_mem.double())
         return positions.select(~self._empty(last))
 
     def learnt(self, positions: ChoicePositions) -> Record:
+        """The network, if it gains over the best number and weight for all contexts."""
         point = self.best[-1]
         best = self.numbers.index(point.cutoff)
-        for_all = torch.logaddexp(
-            torch.log1p(torch.tensor(-point.weight)).double() + positions.log_p,
-            torch.tensor(point.weight).double().log() + positions.log_p_mem[:, best],
-        )
+        # In float32 first: the digits of 1 - λ are those with which the reading is scored.
+        model_part = torch.log1p(torch.tensor(-point.weight)).double() + positions.log_p
+        memory_part = torch.tensor(point.weight).double().log() + positions.log_p_mem[:, best]
+        one_for_all = torch.logaddexp(model_part, memory_part)
+
         offset = initial_logits(point.weight, best, len(self.numbers))
-        learned = learn(positions, point.weight, for_all, lambda part, _: fit_choice(part, offset))
-        is_kept = learned is not None and learned.significant
+        learned = learn(
+            positions, point.weight, one_for_all, lambda part, _: fit_choice(part, offset)
+        )
+        network = learned.network if learned is not None and learned.significant else None
         return {
             "tokens": len(positions),
             "gains": [] if learned is None else learned.gains,
-            "network": learned.network.record if learned is not None and is_kept else None,
+            "network": None if network is None else network.record,
         }
 
     def scratch_bytes(self, tokens: int) -> int:
-        return super().scratch_bytes(tokens) + 4 * tokens * (
-            INPUTS + 1 + 2 * len(doubling_cutoffs(self.allowed[-1][-1]))
-        )
+        # Inputs, log p by the model, and log p by each number of neighbours, in float32. At most
+        # twice as many numbers as there are powers of two.
+        num_memories = 2 * len(doubling_cutoffs(self.allowed[-1][-1]))
+        token_bytes = 4 * (INPUTS + 1 + num_memories)
+        return super().scratch_bytes(tokens) + tokens * token_bytes
 
     # Reading
 
     def read(
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
-    ) -> Reads:
+    ) -> ReadResult:
         if self.model is None:
             return super().read(block, rows, retrieved)
         last = retrieved[-1]
@@ -106,7 +113,7 @@ class Adaptive(OnPositions):
             log_sums = entries.log_sums([point.scale], [point.cutoff]).at(0, 0)
             log_p_mem.append(log_sums.log_prob)
         weights = super().weights(block, rows, retrieved)
-        return Reads(log_p, torch.stack(log_p_mem, -1), weights, self.no_sums())
+        return ReadResult(log_p, torch.stack(log_p_mem, -1), weights, self.no_sums())
 
     def read_dense(
         self,
@@ -145,21 +152,27 @@ class Adaptive(OnPositions):
         share_of_model = torch.where(self._empty(last), 1.0, choices[:, 0])
 
         # Of what the memory gets, the share of each number of neighbours, [C, n, 1].
-        numbers = choices[:, 1:] / choices[:, 1:].sum(-1, keepdim=True)
-        numbers = numbers.T[..., None]
-        by_number = [last.weights(scale, number) for number in self.numbers]
+        memory_choices = choices[:, 1:]
+        number_shares = memory_choices / memory_choices.sum(-1, keepdim=True)
+        number_shares = number_shares.T[..., None]
+
+        # For each number of neighbours, the weights of entries in every part, [n, k].
+        weights_by_number = [last.weights(scale, number) for number in self.numbers]
         entries = []
-        for weights in zip(*by_number, strict=True):  # of one part, [n, k] for each number
-            entries.append((numbers * torch.stack(weights)).sum(0))
-        return [*super().shares(block, rows, retrieved)[:-1], Shares(share_of_model, entries)]
+        for weights_of_part in zip(*weights_by_number, strict=True):
+            weights = torch.stack(weights_of_part)  # [C, n, k]
+            entries.append((number_shares * weights).sum(0))
+
+        earlier_readings = super().shares(block, rows, retrieved)[:-1]
+        return [*earlier_readings, Shares(share_of_model, entries)]
 
     @property
     def files(self) -> Mapping[str, Record]:
         """The network and its gain, as `choose` returned them."""
-        chosen = self.choices.get(ADAPT.name)
-        return (
-            {} if chosen is None else {"choice-network.json": {"numbers": self.numbers, **chosen}}
-        )
+        choice = self.choices.get(ADAPT.name)
+        if choice is None:
+            return {}
+        return {"choice-network.json": {"numbers": self.numbers, **choice}}
 
     def describe(self, tune_split: str | None) -> list[dict[str, Any]]:
         """The readings; with a network also the numbers of neighbours that it chooses from."""
@@ -173,6 +186,7 @@ class Adaptive(OnPositions):
         return retrieved.log_sums([self.best[-1].scale], self.numbers).log_prob[0]
 
     def _empty(self, retrieved: Retrieved) -> Tensor:
+        """Whether each context retrieves nothing, bool [n]."""
         return retrieved.log_sums([1.0], [self.numbers[-1]]).at(0, 0).empty
 
     def _inputs(self, retrieved: Retrieved) -> Tensor:

@@ -31,11 +31,12 @@ def compose(log_p: Tensor, log_z: Tensor, composition: Composition) -> tuple[Ten
     >>> from stages.memory.entries import Entries
     >>> from stages.memory.readers import READERS
     >>> from stages.retrieval.scored_range import retrieve
-    >>> found = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
+    >>> memory = retrieve(Entries(torch.zeros(1, 2), torch.tensor([[5, 7]])), torch.tensor([5]))
     >>> grid = ReadingGrid(READERS.load("interpolate")(), scales=(1.0,), cutoffs=(2,), weights=(0.5,))
-    >>> given = torch.tensor([0.1]).log(), torch.zeros(1), [(found, grid, Point(2, 1.0, 0.5), 0.5)]
-    >>> [one.exp() for one in compose(*given)]  # 1/2 · 1/10 + 1/2 · 1/2, and the memory's own 1/2
-    [tensor([0.3000]), tensor([[0.5000]])]
+    >>> reading = (memory, grid, Point(2, 1.0, 0.5), 0.5)
+    >>> log_p, log_p_mem = compose(torch.tensor([0.1]).log(), torch.zeros(1), [reading])
+    >>> log_p.exp(), log_p_mem.exp()  # 1/2 · 1/10 + 1/2 · 1/2, and the memory's own 1/2
+    (tensor([0.3000]), tensor([[0.5000]]))
     """
     log_p_mem = []
     for memory, grid, point, weight in composition:
@@ -49,9 +50,8 @@ def compose_dense(log_p: Tensor, log_z: Tensor, composition: Composition, rows: 
     """Same as `WeightPolicy.read_dense`, for some of the readings."""
     for memory, grid, point, weight in composition:
         row_weight = weight[rows, None] if isinstance(weight, Tensor) else weight
-        log_p = grid.reader.read_dense(
-            log_p, log_z, memory.stored_tokens(rows, point.scale, point.cutoff), row_weight
-        )
+        stored = memory.stored_tokens(rows, point.scale, point.cutoff)
+        log_p = grid.reader.read_dense(log_p, log_z, stored, row_weight)
     return log_p
 
 
@@ -62,12 +62,14 @@ def read_points(
 
     Points with the same scale share a pass over the entries.
     """
-    read: dict[Point, tuple[Tensor, Tensor]] = {}
-    for scale in dict.fromkeys(point.scale for point in points):
-        alike = [point for point in points if point.scale == scale]
-        cutoffs = sorted({point.cutoff for point in alike})
+    results: dict[Point, tuple[Tensor, Tensor]] = {}
+    scales = dict.fromkeys(point.scale for point in points)
+    for scale in scales:
+        points_of_scale = [point for point in points if point.scale == scale]
+        cutoffs = sorted({point.cutoff for point in points_of_scale})
         log_sums = retrieved.log_sums([scale], cutoffs)
-        for point in alike:
-            at = log_sums.at(0, cutoffs.index(point.cutoff))
-            read[point] = grid.reader.read(log_p, log_z, at, point.weight), at.log_prob
-    return [read[point] for point in points]
+        for point in points_of_scale:
+            memory = log_sums.at(0, cutoffs.index(point.cutoff))
+            blended = grid.reader.read(log_p, log_z, memory, point.weight)
+            results[point] = (blended, memory.log_prob)
+    return [results[point] for point in points]

@@ -39,7 +39,9 @@ class DistanceWeights:
 
     def logits(self, inputs: Float[Tensor, "n 1"]) -> Float[Tensor, " n"]:
         """Logits of λ, float64 on the CPU; −inf beyond reach."""
-        return (1 - inputs[:, 0].double().cpu() / self.reach).clamp(0, MAX_WEIGHT).logit()
+        distances = inputs[:, 0].double().cpu()
+        weights = (1 - distances / self.reach).clamp(0, MAX_WEIGHT)
+        return weights.logit()
 
 
 class ByDistance(PerContext):
@@ -63,8 +65,12 @@ class ByDistance(PerContext):
 
     def fit(self, positions: WeightPositions, weight: float) -> DistanceWeights:
         distances = positions.inputs[:, 0]
+        # All distances may be 0.
         unit = float(distances.median()) or 1.0
-        tried = [DistanceWeights(reach * unit) for reach in REACHES]
-        return max(
-            tried, key=lambda weights: float(positions.read(weights.logits(positions.inputs)).sum())
-        )
+        candidates = [DistanceWeights(reach * unit) for reach in REACHES]
+
+        def log_likelihood(weights: DistanceWeights) -> float:
+            logits = weights.logits(positions.inputs)
+            return float(positions.read(logits).sum())
+
+        return max(candidates, key=log_likelihood)

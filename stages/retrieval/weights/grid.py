@@ -34,13 +34,14 @@ class Fixed(WeightPolicy):
     @cached_property
     def chosen(self) -> Choice:
         # Without sums all points are equally good, and the first one is chosen.
-        even = np.zeros([n for grid in self.grids for n in grid.shape])
+        even = _no_nll(self.grids)
         points = best_points(even, self.grids, self.allowed)
         if not self.with_curve or len(self.grids) > 1:
             return Choice(points)
-        by_cutoff = [
-            best_points(even, self.grids, [(cutoff,)])[0] for cutoff in self.grids[0].cutoffs
-        ]
+
+        by_cutoff: list[Point] = []
+        for cutoff in self.grids[0].cutoffs:
+            by_cutoff += best_points(even, self.grids, [(cutoff,)])
         return Choice(points, by_cutoff)
 
 
@@ -56,20 +57,30 @@ class Grid(WeightPolicy):
 
     def observe(self, step: str, block: ScoredRange) -> Arrays:
         """Sums over the grid; or, for readings in turn, log-sums of every token that counts."""
-        scored = block.lm
         if self.tries_all:
-            nll = np.zeros([n for grid in self.grids for n in grid.shape])
-            for rows, retrieved in self.row.retrieve(block):
-                nll += grid_nll(scored.log_p[rows], scored.log_z[rows], retrieved, self.grids)
-            return {"nll": nll}
+            return {"nll": self._nll(block)}
+
+        # For each reading, the log-sums of the parts of the range.
         by_reading: list[list[LogSums]] = [[] for _ in self.grids]
         for _, retrieved in self.row.retrieve(block):
             for parts, entries, grid in zip(by_reading, retrieved, self.grids, strict=True):
                 parts.append(entries.log_sums(grid.scales, grid.cutoffs))
-        counted = block.counted_rows
-        # a block none of whose tokens count has no parts
+        # A range none of whose tokens count has no parts.
         log_sums = [_joined(parts) for parts in by_reading if parts]
-        return arrays_of((scored.log_p[counted], scored.log_z[counted], log_sums))
+
+        counted = block.counted_rows
+        log_p = block.lm.log_p[counted]
+        log_z = block.lm.log_z[counted]
+        return arrays_of((log_p, log_z, log_sums))
+
+    def _nll(self, block: ScoredRange) -> np.ndarray:
+        """Summed nats of a range at every point of the joint grid; see `grid_nll`."""
+        nll = _no_nll(self.grids)
+        for rows, retrieved in self.row.retrieve(block):
+            log_p = block.lm.log_p[rows]
+            log_z = block.lm.log_z[rows]
+            nll += grid_nll(log_p, log_z, retrieved, self.grids)
+        return nll
 
     def choose(self, step: str, observed: Iterable[Arrays]) -> Record:
         return self._choice(observed).record(self.grids)
@@ -113,17 +124,18 @@ class Grid(WeightPolicy):
         """
         assert settled is None or self.tries_all, "a lone reading tries all"
         if not self.tries_all:
+            # The observations are read again for each step.
             points, trace = coordinate_descent(
                 lambda: map(sums_of, observed), self.grids, self.allowed
             )
             return Choice(points, best_nll=finite(trace[-1]))
 
         nll = np.sum([arrays["nll"] for arrays in observed], axis=0)
-        points = best_points(nll, self.grids, self.allowed) if settled is None else (settled,)
-        best = finite(sum_at(nll, self.grids, points))
+        points = (settled,) if settled else best_points(nll, self.grids, self.allowed)
+        best_nll = finite(sum_at(nll, self.grids, points))
         if len(self.grids) > 1:
-            return Choice(points, best_nll=best)
-        return self._lone_choice(nll, points[0], best)
+            return Choice(points, best_nll=best_nll)
+        return self._lone_choice(nll, points[0], best_nll)
 
     def _lone_choice(self, nll: np.ndarray, point: Point, best: float | None) -> Choice:
         """The choice of a lone reading's point, with the best point of every other cut-off."""
@@ -179,6 +191,14 @@ class Grid(WeightPolicy):
             "weights": [grid.tried[column] for column in columns],
             "nll": nll,
         }
+
+
+def _no_nll(grids: Sequence[ReadingGrid]) -> np.ndarray:
+    """Zeros at every point of the joint grid, in the axes of `grid_nll`."""
+    shape: list[int] = []
+    for grid in grids:
+        shape += grid.shape
+    return np.zeros(shape)
 
 
 def grid_nll(
@@ -313,17 +333,20 @@ def _sweep_one(
     parts: Parts, grids: Sequence[ReadingGrid], points: Sequence[Point], number: int
 ) -> np.ndarray:
     """Summed nats at every point of one reading's grid, with the others fixed; float64 [S, C, G]."""
+    # At the start, readings behind this one have no points yet, and are not read.
     indices = [grid.index_of(point) for grid, point in zip(grids, points, strict=False)]
     total = np.zeros(grids[number].shape)
     for log_p, log_z, log_sums in parts():
         for start in range(0, len(log_p), CHUNK_TOKENS):
             chunk = slice(start, start + CHUNK_TOKENS)
-            part = log_p[chunk], log_z[chunk], [_cut(sums, chunk) for sums in log_sums]
+            sums_of_chunk = [_cut(sums, chunk) for sums in log_sums]
+            part = (log_p[chunk], log_z[chunk], sums_of_chunk)
             total += _sweep_part(part, grids, indices, number)
     return total
 
 
 def _cut(log_sums: LogSums, chunk: slice) -> LogSums:
+    """LogSums [S, C, …] of some of the tokens."""
     return LogSums(
         log_sums.target[..., chunk], log_sums.total[..., chunk], log_sums.max_score[..., chunk]
     )
@@ -332,18 +355,23 @@ def _cut(log_sums: LogSums, chunk: slice) -> LogSums:
 def _sweep_part(
     part: TuningSums, grids: Sequence[ReadingGrid], indices: Sequence[GridIndex], number: int
 ) -> np.ndarray:
+    """Summed nats of a part of the split, as `_sweep_one` gives them."""
     log_p, log_z, log_sums = part
     grid = grids[number]
-    sums = np.zeros(grids[number].shape)
-    others = list(zip(grids, log_sums, indices, strict=False))
-    for other in others[:number]:
-        log_p = _read(log_p, log_z, *other)
+    readings = list(zip(grids, log_sums, indices, strict=False))
+
+    # Readings before this one are the same at all its points, so they are read once.
+    for reading in readings[:number]:
+        log_p = _read(log_p, log_z, *reading)
+
+    nll = np.zeros(grid.shape)
     for scale, cutoff in np.ndindex(*grid.shape[:2]):
-        read = grid.read_tried(log_p, log_z, log_sums[number].at(scale, cutoff))
-        for other in others[number + 1 :]:
-            read = _read(read, log_z, *other)
-        sums[scale, cutoff] = -read.sum(-1, dtype=torch.float64).cpu().numpy()
-    return sums
+        memory = log_sums[number].at(scale, cutoff)
+        log_p_tried = grid.read_tried(log_p, log_z, memory)  # [G, n]
+        for reading in readings[number + 1 :]:
+            log_p_tried = _read(log_p_tried, log_z, *reading)
+        nll[scale, cutoff] = -log_p_tried.sum(-1, dtype=torch.float64).cpu().numpy()
+    return nll
 
 
 def _read(
@@ -356,8 +384,10 @@ def _read(
 
 def sums_bytes(grids: Sequence[ReadingGrid], tokens: int) -> int:
     """Bytes of the `TuningSums` of `tokens` tokens in float32."""
-    log_sums = sum(len(LOG_SUMS) * len(grid.scales) * len(grid.cutoffs) for grid in grids)
-    return 4 * tokens * (2 + log_sums)
+    num_cells = sum(len(grid.scales) * len(grid.cutoffs) for grid in grids)
+    # Besides these, log p and log Z.
+    numbers_per_token = 2 + len(LOG_SUMS) * num_cells
+    return 4 * tokens * numbers_per_token
 
 
 def arrays_of(sums: TuningSums) -> dict[str, np.ndarray]:

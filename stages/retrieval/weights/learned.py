@@ -20,7 +20,7 @@ from stages.memory.weight_network import WeightNetwork, WeightPositions, fit_wei
 from stages.retrieval.scored_range import Retrieved, ScoredRange
 from stages.retrieval.sources.source import Needs
 from stages.retrieval.weights.per_context import WEIGH, PerContext
-from stages.retrieval.weights.policy import Reads, Record
+from stages.retrieval.weights.policy import ReadResult, Record
 
 ENTRIES = 64
 """Number of best entries used for features."""
@@ -44,7 +44,7 @@ SHARES = tuple(tenth / 10 for tenth in range(1, 10))
 
 
 @dataclass(frozen=True)
-class Learned(PerContext):
+class ByNetwork(PerContext):
     """A weight for each context by a network; for a lone memory also the cost of fewer searches.
 
     If the reading searches for a share of the tokens, the others are left to the model alone.
@@ -85,19 +85,17 @@ class Learned(PerContext):
         if len(self.row.sources) > 1:
             return None
         searched = self.row.searched
-        shares = [
-            *(share for share in SHARES if share < searched),
-            *([searched] if searched < 1 else []),
-        ]
+        shares = [share for share in SHARES if share < searched]
+        # The last share is the one at which the reading searches.
+        if searched < 1:
+            shares.append(searched)
         contexts = positions.inputs[:, : len(CONTEXT)]
-        return {
-            **PredictedGain.fit(contexts, log_p - positions.log_p, shares).record,
-            "searched": searched,
-        }
+        gains = PredictedGain.fit(contexts, log_p - positions.log_p, shares)
+        return {**gains.record, "searched": searched}
 
     def read(
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
-    ) -> Reads:
+    ) -> ReadResult:
         reads = super().read(block, rows, retrieved)
         if self.gains is None:
             return reads
@@ -107,11 +105,9 @@ class Learned(PerContext):
 
     def no_sums(self) -> Mapping[str, np.ndarray]:
         none = super().no_sums()
-        return (
-            none
-            if self.gains is None
-            else {**none, "by_gain": np.zeros((len(self.gains.shares), 2))}
-        )
+        if self.gains is None:
+            return none
+        return {**none, "by_gain": np.zeros((len(self.gains.shares), 2))}
 
 
 def neighbor_inputs(
@@ -123,32 +119,39 @@ def neighbor_inputs(
 
 
 def _neighbor_inputs(scores: Tensor, values: Tensor) -> Tensor:
+    """`neighbor_inputs` of a few positions: float [n, f]."""
     scores, order = scores.sort(dim=-1, descending=True, stable=True)
     scores = scores[:, :ENTRIES]
     values = values.gather(1, order[:, :ENTRIES])
-    # The network reads the same number of entries at every position.
+    # The network reads the same number of entries at every position, K = ENTRIES.
     num_missing = ENTRIES - scores.shape[1]
-    scores = pad(scores, (0, num_missing), value=-torch.inf)
+    scores = pad(scores, (0, num_missing), value=-torch.inf)  # [n, K]
     values = pad(values, (0, num_missing), value=-1)
 
     is_present = ~scores.isneginf()
+    best = scores[:, :1]
     # For the network a missing entry must be finite, and farther than any real one.
-    distances = torch.where(is_present, scores[:, :1] - scores, FARTHEST).clamp(max=FARTHEST)
-    is_alike = (values[:, :, None] == values[:, None, :]) & is_present[:, None, :]
+    distances = torch.where(is_present, best - scores, FARTHEST).clamp(max=FARTHEST)
+    # Whether entry i holds the token of entry j, [n, K, K].
+    is_same_token = values[:, :, None] == values[:, None, :]
+    is_alike = is_same_token & is_present[:, None, :]
+
     ranks = torch.tensor(RANKS, device=scores.device) - 1
-    inputs = (
-        scores[:, :1],
-        distances[:, ranks].log1p(),
-        _distinct(is_alike, is_present)[:, ranks].log(),
-        *_confidence((-distances).exp() * is_present, is_alike),
-    )
+    distances_at_ranks = distances[:, ranks]
+    tokens_at_ranks = _distinct(is_alike, is_present)[:, ranks]
+    weights = (-distances).exp() * is_present
+    log_max, entropy = _confidence(weights, is_alike)
+    inputs = (best, distances_at_ranks.log1p(), tokens_at_ranks.log(), log_max, entropy)
+    # A position without entries has only zeros.
     return torch.where(is_present[:, :1], torch.cat(inputs, -1), 0.0)
 
 
 def _distinct(alike: Bool[Tensor, "n k k"], present: Bool[Tensor, "n k"]) -> Tensor:
     """Numbers of distinct tokens among the first 1 to k entries, [n, k]."""
-    first = present & ~alike.tril(-1).any(-1)
-    return first.cumsum(-1)
+    # An entry counts if none before it, below the diagonal, holds its token.
+    is_repeated = alike.tril(-1).any(-1)
+    is_first = present & ~is_repeated
+    return is_first.cumsum(-1)
 
 
 def _confidence(
@@ -157,9 +160,14 @@ def _confidence(
     """log of the largest probability of a token, and entropy in nats, both [n, 1], of a memory of
     these entries.
     """
-    shares = weights / weights.sum(-1, keepdim=True)
-    tokens = (alike * shares[:, None, :]).sum(-1)
-    entropy = -(shares * tokens.clamp(min=torch.finfo(tokens.dtype).tiny).log()).sum(
-        -1, keepdim=True
-    )
-    return tokens.amax(-1, keepdim=True).log(), entropy
+    shares = weights / weights.sum(-1, keepdim=True)  # [n, k]
+    # The probability of the token that each entry holds, [n, k].
+    token_shares = (alike * shares[:, None, :]).sum(-1)
+    log_max = token_shares.amax(-1, keepdim=True).log()
+
+    # The log of each token, weighted by its entries; a missing entry has share 0, whose log must be
+    # finite.
+    tiny = torch.finfo(token_shares.dtype).tiny
+    log_shares = token_shares.clamp(min=tiny).log()
+    entropy = -(shares * log_shares).sum(-1, keepdim=True)
+    return log_max, entropy

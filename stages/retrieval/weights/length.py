@@ -45,19 +45,22 @@ def match_features(scores: Float[Tensor, "n k"], values: Tensor) -> Float[Tensor
     [[3.0, 2.0, 0.5]]
     """
     scores, order = scores.sort(dim=-1, descending=True, stable=True)
+    best = scores[:, :1]
     # Missing matches have −inf, so a context without any has the length 0.
-    longest = scores[:, :1].clamp(min=0)
-    is_longest = (scores == scores[:, :1]) & (longest > 0)
+    longest = best.clamp(min=0)
+    is_longest = (scores == best) & (longest > 0)
     number = is_longest.sum(-1, keepdim=True)
 
-    # Pairs of tokens are compared, so only the first few matches are.
-    tokens = values.gather(1, order)[:, :COMPARED]
+    # Pairs of tokens are compared, so only the first few matches are, m = COMPARED at most.
+    tokens = values.gather(1, order)[:, :COMPARED]  # [n, m]
     is_compared = is_longest[:, :COMPARED]
-    is_pair = is_compared[:, None, :] & is_compared[:, :, None]
-    is_alike = (tokens[:, :, None] == tokens[:, None, :]) & is_pair
-    most_frequent = is_alike.sum(-1).amax(-1, keepdim=True)
+    is_pair = is_compared[:, None, :] & is_compared[:, :, None]  # [n, m, m]
+    is_same_token = tokens[:, :, None] == tokens[:, None, :]
+    count_of_token = (is_same_token & is_pair).sum(-1)
+
+    max_count = count_of_token.amax(-1, keepdim=True)
     num_compared = is_compared.sum(-1, keepdim=True).clamp(min=1)
-    agreement = most_frequent / num_compared
+    agreement = max_count / num_compared
 
     features = (longest, number.to(longest), agreement.to(longest))
     return torch.cat(features, -1).double()

@@ -65,11 +65,11 @@ class OnPositions(Grid):
         """log p of the targets [n] with all readings but the last."""
         log_p = block.lm.log_p[rows]
         weights = [point.weight for point in self.points[:-1]]
-        return (
-            compose(log_p, block.lm.log_z[rows], self.composition(retrieved, weights))[0]
-            if weights
-            else log_p
-        )
+        if not weights:
+            return log_p
+        log_z = block.lm.log_z[rows]
+        composed, _ = compose(log_p, log_z, self.composition(retrieved, weights))
+        return composed
 
     def observe(self, step: str, block: ScoredRange) -> Arrays:
         """Observe as a grid does; in the second pass, leave the positions."""
@@ -88,11 +88,11 @@ class OnPositions(Grid):
             return super().choose(step, observed)
         parts = []
         for arrays in observed:
-            # a range without a counted token has no arrays
+            # A range without a counted token has no arrays.
             if arrays:
                 tensors = {name: torch.from_numpy(array).double() for name, array in arrays.items()}
                 parts.append(self.kind(**tensors))
-        # one thread: with several, sums would differ in the last digits
+        # One thread: with several, sums would differ in the last digits.
         with thread_pool(small=True):
             return self.learnt(self.kind.concat(parts))
 
@@ -150,11 +150,10 @@ class PerContext(OnPositions):
     def positions(
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
     ) -> WeightPositions:
-        read = self.others(block, rows, retrieved)
+        inputs = self.inputs(block, rows, retrieved[-1])
+        log_p = self.others(block, rows, retrieved)
         log_sums = self._last_sums(retrieved)
-        positions = WeightPositions(
-            self.inputs(block, rows, retrieved[-1]), read.double(), log_sums.log_prob.double()
-        )
+        positions = WeightPositions(inputs, log_p.double(), log_sums.log_prob.double())
         return positions.select(~log_sums.empty)
 
     def learnt(self, positions: WeightPositions) -> Record:
@@ -165,18 +164,24 @@ class PerContext(OnPositions):
         off = self.grids[-1].off
         assert off is not None, "a weight of each context is one that switches the memory off, too"
         one_for_all = positions.read_with(weight)
-        # compared with the better of both: otherwise a network could win against a harmful memory
         helps = bool(one_for_all.sum() > positions.log_p.sum())
-        learned = learn(positions, weight, one_for_all if helps else positions.log_p, self.fit)
+        # Compared with the better of both: otherwise a network could win against a harmful memory.
+        baseline = one_for_all if helps else positions.log_p
+        learned = learn(positions, weight, baseline, self.fit)
         model = learned.network if learned is not None and learned.significant else None
-        final = one_for_all if model is None else positions.read(model.logits(positions.inputs))
-        reads = learned is not None and (model is not None or helps)
+
+        # Gains of searches are those of the memory as it will be read; a memory that is switched off
+        # has none.
+        log_p = one_for_all
+        if model is not None:
+            log_p = positions.read(model.logits(positions.inputs))
+        is_read = learned is not None and (model is not None or helps)
         return {
             "weight": weight if helps else off,
             "tokens": len(positions),
             "gains": [] if learned is None else learned.gains,
             "network": None if model is None else model.record,
-            "gate": self.search_gains(positions, final) if reads else None,
+            "gate": self.search_gains(positions, log_p) if is_read else None,
         }
 
     def scratch_bytes(self, tokens: int) -> int:
@@ -199,10 +204,12 @@ class PerContext(OnPositions):
             return numbers
         inputs = self.inputs(block, rows, retrieved[-1])
         weight = self.model.logits(inputs).sigmoid().to(block.lm.log_p)
-        # the model has no features for a context that retrieves nothing: the weight is 0 there
-        return [*numbers[:-1], weight * ~self._last_sums(retrieved).empty]
+        # The model has no features for a context that retrieves nothing: the weight is 0 there.
+        retrieves = ~self._last_sums(retrieved).empty
+        return [*numbers[:-1], weight * retrieves]
 
     def _last_sums(self, retrieved: Sequence[Retrieved]) -> LogSums:
+        """Log-sums of the last reading at its best point, [n]."""
         point = self.best[-1]
         return retrieved[-1].log_sums([point.scale], [point.cutoff]).at(0, 0)
 

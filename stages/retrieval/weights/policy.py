@@ -81,12 +81,17 @@ class Choice(NamedTuple):
     def of_record(cls, record: Record, grids: Sequence[ReadingGrid]) -> Self:
         """The choice whose `record` was made with these grids."""
         indices = record["indices"]
-        points = tuple(
-            grid.point_at(GridIndex(*indices[3 * number : 3 * number + 3]))
-            for number, grid in enumerate(grids)
+        points = []
+        for number, grid in enumerate(grids):
+            index = GridIndex(*indices[3 * number : 3 * number + 3])
+            points.append(grid.point_at(index))
+        return cls(
+            points=tuple(points),
+            by_cutoff=[grids[0].point_at(GridIndex(*index)) for index in record["by_cutoff"]],
+            nll=record["nll"],
+            best_nll=record["best_nll"],
+            nll_by_cutoff=record["nll_by_cutoff"],
         )
-        by_cutoff = [grids[0].point_at(GridIndex(*index)) for index in record["by_cutoff"]]
-        return cls(points, by_cutoff, record["nll"], record["best_nll"], record["nll_by_cutoff"])
 
 
 class Shares(NamedTuple):
@@ -98,7 +103,7 @@ class Shares(NamedTuple):
     """Shares of its entries, [n, k] for each part; they sum to 1, or to 0 if there are none."""
 
 
-class Reads(NamedTuple):
+class ReadResult(NamedTuple):
     """Result of a row at n positions: log p of the targets [n], log p_mem [n, readings], and each
     reading's weight.
 
@@ -218,14 +223,14 @@ class WeightPolicy(ABC):
 
     def read(
         self, block: ScoredRange, rows: Tensor | slice, retrieved: Sequence[Retrieved]
-    ) -> Reads:
+    ) -> ReadResult:
         """Read the targets of some rows of a range with the entries that the row retrieves."""
         log_p = block.lm.log_p[rows]
         log_z = block.lm.log_z[rows]
         weights = self.weights(block, rows, retrieved)
         # without a curve one pass over the entries is enough
         if not self.curve:
-            return Reads(
+            return ReadResult(
                 *compose(log_p, log_z, self.composition(retrieved, weights)),
                 weights,
                 self.no_sums(),
@@ -233,7 +238,7 @@ class WeightPolicy(ABC):
         reads = read_points(log_p, log_z, retrieved[0], self.grids[0], self.curve)
         main, memory = reads[self.curve.index(self.points[0])]
         sums = np.array([-float(read.sum(dtype=torch.float64)) for read, _ in reads])
-        return Reads(main, memory[:, None], weights, {"nll_by_cutoff": sums})
+        return ReadResult(main, memory[:, None], weights, {"nll_by_cutoff": sums})
 
     def read_dense(
         self,
@@ -280,10 +285,12 @@ class WeightPolicy(ABC):
         shares = []
         for memory, grid, point, weight in self.composition(retrieved, weights):
             sums = memory.log_sums([point.scale], [point.cutoff]).at(0, 0)
-            # a token of probability 1 that the memory lacks shows the factor of all such tokens
-            absent = LogSums(torch.full_like(sums.total, -torch.inf), sums.total, sums.max_score)
+            # A token of probability 1 that the memory lacks shows the factor of all such tokens.
+            no_entries = torch.full_like(sums.total, -torch.inf)
+            absent = LogSums(no_entries, sums.total, sums.max_score)
             factor = grid.reader.read(certain, log_z, absent, weight).exp()
-            shares.append(Shares(factor, memory.weights(point.scale, point.cutoff)))
+            entry_shares = memory.weights(point.scale, point.cutoff)
+            shares.append(Shares(factor, entry_shares))
         return shares
 
     def no_sums(self) -> Mapping[str, np.ndarray]:
@@ -328,12 +335,14 @@ def open_policies(
         spreads: spreads of scores in a sample, by row and source; None: not needed, or not known
         yet.
     """
-    units = [[1.0] * len(row.sources) for row in rows] if spreads is None else spreads
-    names = [row.sources[-1].reading.policy if tuned else "fixed" for row in rows]
-    return [
-        WEIGHTS.load(name)(row, row.grids(unit))
-        for name, row, unit in zip(names, rows, units, strict=True)
-    ]
+    if spreads is None:
+        spreads = [[1.0] * len(row.sources) for row in rows]
+    policies = []
+    for row, row_spreads in zip(rows, spreads, strict=True):
+        name = row.sources[-1].reading.policy if tuned else "fixed"
+        policy = WEIGHTS.load(name)(row, row.grids(row_spreads))
+        policies.append(policy)
+    return policies
 
 
 def restored(row: MemoryRow, record: Record) -> WeightPolicy:
@@ -349,6 +358,7 @@ def _describe_reading(
     interior: Mapping[str, bool],
     tune_split: str | None,
 ) -> dict[str, Any]:
+    """One reading of a report, JSON; `interior`: as `grids.interior` gives it."""
     reading = source.reading
     about = source.about
     names = {"scale": reading.scale_name, "weight": reading.weight_name, "cutoff": about.amount}

@@ -13,7 +13,7 @@ from stages.retrieval.rows import rows_of
 from stages.retrieval.sources.source import SourceInputs
 from stages.retrieval.weights import learned, per_context
 from stages.retrieval.weights.grid import Choice
-from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, Learned
+from stages.retrieval.weights.learned import CONTEXT, NEIGHBORS, ByNetwork
 from stages.retrieval.weights.policy import Arrays
 from tests.builders.limits import limit
 
@@ -25,7 +25,7 @@ def short_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     limit(monkeypatch, min_positions_of_fit=100)
 
 
-def opened() -> Learned:
+def opened() -> ByNetwork:
     """A cache of eight positions for which λ = 0.3 was the best for all contexts."""
     row, *_ = rows_of(
         parse_readings(("long:size=8,theta=1,lambda=learned,similarity=dot,key=hidden",)),
@@ -34,7 +34,7 @@ def opened() -> Learned:
     )
     grid = ReadingGrid(row.grids([1.0])[0].reader, (1.0,), (8,), (0.3,), off=0.0)
     choice = Choice((Point(8, 1.0, 0.3),)).record([grid])
-    return Learned(row, [grid]).after("tune", choice)
+    return ByNetwork(row, [grid]).after("tune", choice)
 
 
 SMALL = SourceInputs(8, False)
@@ -53,7 +53,7 @@ def kept(all_of_them: WeightPositions) -> list[Arrays]:
     return [{}, *({name: part.float().numpy() for name, part in vars(one).items()} for one in cut)]
 
 
-def after(policy: Learned, given: WeightPositions) -> Learned:
+def after(policy: ByNetwork, given: WeightPositions) -> ByNetwork:
     return policy.after("weigh", json.loads(json.dumps(policy.choose("weigh", kept(given)))))
 
 
