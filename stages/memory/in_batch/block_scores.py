@@ -44,13 +44,15 @@ class BlockScores:
         scale: float,
         dtype: torch.dtype,
     ) -> None:
-        """Args:
-        queries: [N, d].
-        keys: [K, d]; None: the queries.
-        visible: keys that each of the N queries reads, on the device of the queries.
-        blocks: all blocks that `sides` will get.
-        scale: factor of the inner products in natural scores.
-        dtype: dtype of products.
+        """Allocate the buffers of all blocks.
+
+        Args:
+            queries: [N, d].
+            keys: [K, d]; None: the queries.
+            visible: keys that each of the N queries reads, on the device of the queries.
+            blocks: all blocks that `sides` will get.
+            scale: factor of the inner products in natural scores.
+            dtype: dtype of products.
         """
         self.sums = torch.float64 if queries.dtype == torch.float64 else torch.float32
         self.queries = queries.to(dtype)
@@ -147,10 +149,12 @@ class TargetMatches:
         values: Int64[Tensor, " K"],
         blocks: Sequence[ScoreBlock],
     ) -> None:
-        """Args:
-        targets: the token that each query predicts, int64 [N].
-        values: the token that followed each key, int64 [K].
-        blocks: all blocks that `matches` will get; their mirrors are included.
+        """Sort the keys, and find the runs of all blocks.
+
+        Args:
+            targets: the token that each query predicts, int64 [N].
+            values: the token that followed each key, int64 [K].
+            blocks: all blocks that `matches` will get; their mirrors are included.
         """
         # A key's token and index as one number: sorted by token, then by index. A target's keys
         # begin at the number that it has with index 0.
