@@ -192,13 +192,13 @@ def _replaced(
     holders |= records.keys()
 
     all_artifacts = list(artifacts)
-    holding = [artifact for artifact in all_artifacts if artifact.reference in records]
+    old_artifacts = [artifact for artifact in all_artifacts if artifact.reference in records]
     free = [artifact for artifact in all_artifacts if artifact.reference not in holders]
 
     # Inputs come before what is made of them, so their successors are known by then.
     successors: dict[str, set[str]] = {}
     replaced = []
-    for old in holding:
+    for old in old_artifacts:
         for new in free:
             if _replaces(new, old, successors):
                 successors.setdefault(old.reference, set()).add(new.reference)

@@ -173,7 +173,7 @@ class _Search:
         if not unknown:
             return ()
 
-        names = set()
+        names: set[str] = set()
         for text in self._texts:
             names.update(run.name for run in text.runs if run.name)
 
