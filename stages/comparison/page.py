@@ -72,12 +72,12 @@ def _chart(
 ) -> Chart:
     """Bars of the difference of each group, with intervals; none for groups of few tokens."""
     differences: list[float | None] = []
-    intervals: list[tuple[float, ...] | None] = []
+    intervals: list[tuple[float, float] | None] = []
     for group in groups:
         has_many = group["tokens"] >= FEW_TOKENS
         interval = group["interval"] if has_many else None
         differences.append(group["difference"] if has_many else None)
-        intervals.append(None if interval is None else tuple(interval))
+        intervals.append(None if interval is None else (interval[0], interval[1]))
 
     caption += few_note(labels, [group["tokens"] for group in groups])
     series = Series("B - A", differences, intervals)

@@ -96,6 +96,10 @@ def padded_rows(
 
     Args:
         ids: an array, or an object with the same indexing.
+
+    >>> rows, mask = padded_rows(np.array([5, 6, 7]), np.array([1, 0]), np.array([2, 1]), filler=9)
+    >>> rows.tolist(), mask.tolist()
+    ([[6, 7], [5, 9]], [[True, True], [True, False]])
     """
     columns = np.arange(lengths.max())
     mask = columns < lengths[:, None]

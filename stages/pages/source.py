@@ -112,7 +112,7 @@ def shared_remarks(sources: Sequence[ReportSource]) -> list[tuple[Sequence[str],
         for remark in source.remarks:
             labels_of_remark.setdefault(remark, []).append(source.label)
 
-    shared = []
+    shared: list[tuple[Sequence[str], Remark]] = []
     for remark, labels in labels_of_remark.items():
         is_of_all = len(labels) == len(sources)
         shared.append(([] if is_of_all else labels, remark))

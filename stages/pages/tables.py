@@ -59,8 +59,8 @@ def page_title(sources: Sequence[ReportSource], rows: Sequence[ReportRow]) -> st
     num_runs = 1 if over_seeds is None else over_seeds.runs
     if len(sources) > num_runs:
         lowest_word = "lowest mean" if over_seeds else "lowest"
-        row = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
-        label = f"{lowest.source.label}{row}"
+        name = "" if lowest.name in lowest.source.label else f" ({lowest.name})"
+        label = f"{lowest.source.label}{name}"
         of_gain = "" if baseline is not None else gain
         value = _perplexity(lowest)
         return f"{reports} on {texts}: {lowest_word} perplexity {value}, {label}{of_gain}{unsure}{flaw}{lower}"

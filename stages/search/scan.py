@@ -418,6 +418,11 @@ class ScoredPairs(NamedTuple):
 def _parts(limits: Int64[np.ndarray, " ends"]) -> Iterator[slice]:
     """Slices of queries with at most PAIRS pairs, or of one query; `limits` are the offsets of each
     query's pairs.
+
+    Pairs of the second query alone are too many:
+
+    >>> list(_parts(np.array([0, 5, 5 + 2 * PAIRS, 7 + 2 * PAIRS])))
+    [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
     """
     first = 0
     num_queries = len(limits) - 1

@@ -176,7 +176,7 @@ def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) ->
     >>> by_frequency(Counter({"a": 2, "b": 5, "c": 1}), limit=4)
     {'b': 0, 'a': 1, '<unk>': 2, '<eos>': 3}
     """
-    special = {EOS: counts[EOS], UNK: counts[UNK]}
+    special = (EOS, UNK)
     others = {text: count for text, count in counts.items() if text not in special}
     ranked = _ranked(others)
 
@@ -184,11 +184,13 @@ def by_frequency(counts: Counter[str], limit: int | None, min_count: int = 1) ->
     num_kept = bisect_right(ranked, -min_count, key=lambda text: -counts[text])
     if limit is not None:
         num_kept = min(num_kept, limit - len(special))
-    kept = {text: counts[text] for text in ranked[:num_kept]}
-    special[UNK] += sum(counts[text] for text in ranked[num_kept:])
 
     # `<unk>` and `<eos>` have ranks like others
-    types = _ranked(kept | special)
+    counts_of_types = {text: counts[text] for text in ranked[:num_kept]}
+    num_dropped = sum(counts[text] for text in ranked[num_kept:])
+    counts_of_types[EOS] = counts[EOS]
+    counts_of_types[UNK] = counts[UNK] + num_dropped
+    types = _ranked(counts_of_types)
     return {text: id for id, text in enumerate(types)}
 
 

@@ -153,7 +153,7 @@ def _encoded(tokenizer: TextTokenizer, texts: Sequence[str]) -> tuple[np.ndarray
     # One by one: a pretrained tokenizer may join texts that it gets together.
     parts = []
     for text in texts:
-        ids = tokenizer.encode_texts([text])[0] if text else []
+        ids: Any = tokenizer.encode_texts([text])[0] if text else []
         parts.append(np.append(ids, tokenizer.eos_id))
     all_ids = np.concatenate(parts).astype(tokenizer.dtype)
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
