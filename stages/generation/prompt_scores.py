@@ -1,6 +1,6 @@
 """Log-probabilities of the tokens of a prompt, and the most probable tokens at each place."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -65,3 +65,37 @@ class PromptScores(NamedTuple):
         if not parts:
             parts = [cls(*(part[:0] for part in cls.unknown(top)))]
         return cls(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+class TextPart(NamedTuple):
+    """Positions [start, stop) of a text."""
+
+    number: int
+    start: int
+    stop: int
+
+
+def blocks(lengths: Sequence[int], size: int) -> Iterator[list[TextPart]]:
+    """Cut texts into blocks of `size` positions; a block may hold parts of several texts.
+
+    Args:
+        lengths: positions of each text.
+
+    >>> [[tuple(part) for part in block] for block in blocks([3, 2], 4)]
+    [[(0, 0, 3), (1, 0, 1)], [(1, 1, 2)]]
+    """
+    block: list[TextPart] = []
+    room = size
+    for number, length in enumerate(lengths):
+        start = 0
+        while start < length:
+            stop = min(length, start + room)
+            block.append(TextPart(number, start, stop))
+            room -= stop - start
+            start = stop
+            if room == 0:
+                yield block
+                block = []
+                room = size
+    if block:
+        yield block

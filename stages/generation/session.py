@@ -2,7 +2,7 @@
 
     session = TextSession(open_writer(request, store))
     texts = [session.add(ids) for ids in prompts]  # ids: reader.text.prompt_ids("The ship was")
-    scores = session.score(texts[0], top=5)        # log-probabilities of the prompt, if wanted
+    scores = session.score(texts, top=5)           # log-probabilities of the prompts, if wanted
     log_p = session.step(texts)                    # [R, V]: of the next token of each text
     session.put(texts, tokens)                     # R tokens, however they were chosen
     session.drop(texts[0])
@@ -13,7 +13,7 @@ the others, up to rounding. Texts come and go between steps.
 Shapes: R texts, n positions, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -31,7 +31,7 @@ from stages.generation.mixing import (
     MemoryMixer,
     mixes_together,
 )
-from stages.generation.prompt_scores import PromptScores
+from stages.generation.prompt_scores import PromptScores, blocks
 from stages.generation.stream import ANY, Stream
 from stages.generation.windows import Span, TextWindow, WindowReader
 from stages.inspection.reading import MemoryReader
@@ -39,7 +39,7 @@ from stages.inspection.request import Passage
 from stages.models.backbone import Encoding
 
 SCORED_AT_ONCE = 128
-"""Positions of a prompt whose distributions over the vocabulary are in memory together."""
+"""Positions of prompts whose distributions over the vocabulary are in memory together."""
 
 
 class _OpenPositions(NamedTuple):
@@ -64,6 +64,8 @@ class Text:
     stream: Stream | None = None
     """Reads a text whose memories cannot be mixed with those of others; None: the session does."""
     latest: _OpenPositions | None = None
+    following: Encoding | None = None
+    """The next position, [1, 1, d], where it was read with those before it."""
 
     @property
     def ids(self) -> list[int]:
@@ -165,19 +167,34 @@ class TextSession:
             text.window = before
         self._remember(text, scored, tokens)
 
-    def score(self, text: Text, top: int = 0) -> PromptScores:
-        """Log-probabilities of the tokens of a text that was added, and not read yet.
+    def score(
+        self, texts: Sequence[Text], top: int = 0, goes_on: bool = False
+    ) -> list[PromptScores]:
+        """Log-probabilities of the tokens of texts that were added, and not read yet.
+
+        Texts of like length share passes of the model, and searches.
 
         Args:
             top: number of the most probable tokens to list at each place.
+            goes_on: the texts are continued, so the position behind each is read with them.
         """
-        ids = text.passage.ids.tolist()
-        parts = [] if text.first is None else [PromptScores.unknown(top)]
-        if ids:
+        prompts = {text: text.passage.ids.tolist() for text in texts}
+        parts = {text: [] if text.first is None else [PromptScores.unknown(top)] for text in texts}
+        scored = [text for text in texts if prompts[text]]
+        for text in scored:
             text.passage.cut(0)
             text.past = CarriedState()
-            parts += self._scored(text, ids, top)
-        return PromptScores.joined(parts, top)
+
+        if self._mixer is None:
+            for text in scored:
+                parts[text] += self._scored_by_itself(text, prompts[text], top)
+        else:
+            lengths = [len(prompts[text]) + goes_on for text in scored]
+            for numbers in self._windows.passes(lengths):
+                together = {scored[number]: prompts[scored[number]] for number in numbers}
+                for text, scores in self._scored_together(together, top, goes_on):
+                    parts[text].append(scores)
+        return [PromptScores.joined(parts[text], top) for text in texts]
 
     # Private
 
@@ -211,13 +228,16 @@ class TextSession:
             stop = len(text.passage) + 1 + len(draft)
             for token in draft:
                 text.passage.append(token)
-            spans.append(Span(text.window, text.past.start, stop))
+            if text.following is None:
+                spans.append(Span(text.window, text.past.start, stop))
 
-        encodings = self._windows.read(spans)
-        return [
-            self._next_positions(text, draft, encoding, window)
-            for (text, draft), encoding, window in zip(texts, encodings, before, strict=True)
-        ]
+        read = iter(self._windows.read(spans))
+        encoded = []
+        for (text, draft), window in zip(texts, before, strict=True):
+            encoding = text.following or next(read)
+            text.following = None
+            encoded.append(self._next_positions(text, draft, encoding, window))
+        return encoded
 
     def _next_positions(
         self, text: Text, draft: Sequence[int], encoding: Encoding, before: TextWindow | None
@@ -249,26 +269,47 @@ class TextSession:
             windows=self._windows.windows(start, stop),
         )
 
-    def _scored(self, text: Text, ids: Sequence[int], top: int) -> list[PromptScores]:
-        """Scores of all tokens of a text, whose passage is empty; it goes on behind them."""
-        blocks = [
-            ids[start : start + SCORED_AT_ONCE] for start in range(0, len(ids), SCORED_AT_ONCE)
+    def _scored_by_itself(self, text: Text, ids: Sequence[int], top: int) -> list[PromptScores]:
+        """Scores of all tokens of a text whose memories cannot be mixed with those of others."""
+        text.stream = Stream(self.reader, text.passage, text.first)
+        starts = range(0, len(ids), SCORED_AT_ONCE)
+        return [
+            _scored_by_stream(text, ids[start : start + SCORED_AT_ONCE], top) for start in starts
         ]
-        if self._mixer is None:
-            text.stream = Stream(self.reader, text.passage, text.first)
-            return [_scored_by_stream(text, block, top) for block in blocks]
 
-        for token in ids:
-            text.passage.append(token)
-        (whole,) = self._windows.read([Span(text.window, 0, len(ids))])
-        scores = []
-        for targets in blocks:
-            start = text.past.start
-            part = whole.positions(start, start + len(targets))
-            (mixed,) = self._mixer.mix([self._positions(text, start, part, targets)])
-            scores.append(PromptScores.of(mixed.log_p, targets, top))
-            self._remember_as(text, part, targets)
-        return scores
+    def _scored_together(
+        self, prompts: Mapping[Text, Sequence[int]], top: int, goes_on: bool
+    ) -> Iterator[tuple[Text, PromptScores]]:
+        """Scores of the tokens of texts whose passages are empty, part by part of each text.
+
+        Args:
+            prompts: the tokens of each text, read in one pass.
+        """
+        assert self._mixer is not None
+        spans = []
+        for text, ids in prompts.items():
+            for token in ids:
+                text.passage.append(token)
+            spans.append(Span(text.window, 0, len(ids) + goes_on))
+        encodings = self._windows.read_beginnings(spans)
+
+        texts = list(prompts)
+        lengths = [len(ids) for ids in prompts.values()]
+        for block in blocks(lengths, SCORED_AT_ONCE):
+            positions = []
+            for number, start, stop in block:
+                encoding = encodings[number].positions(start, stop)
+                targets = prompts[texts[number]][start:stop]
+                positions.append(self._positions(texts[number], start, encoding, targets))
+            mixed = self._mixer.mix(positions)
+            for part, own, distributions in zip(block, positions, mixed, strict=True):
+                text = texts[part.number]
+                yield text, PromptScores.of(distributions.log_p, own.targets, top)
+                self._remember_as(text, own.encoding, own.targets)
+
+        if goes_on:
+            for text, encoding in zip(texts, encodings, strict=True):
+                text.following = encoding.positions(start=-1)
 
     def _remember_as(self, text: Text, encoding: Encoding, tokens: Sequence[int]) -> None:
         """Make encoded positions with known tokens part of the past."""

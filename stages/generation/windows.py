@@ -22,6 +22,8 @@ from stages.models.language_model import LanguageModel
 
 WHOLE_STREAM = 1 << 60
 """Inputs of the one window of a model that carries a state past any window."""
+INPUTS_AT_ONCE = 2048
+"""Inputs of texts that are read from their beginnings in one pass, padding included."""
 
 
 @dataclass(eq=False)
@@ -71,6 +73,44 @@ class WindowReader:
         of_window = self._read_together(together) if len(together) > 1 else {}
         return [of_window.get(span.window) or self._read_alone(span) for span in spans]
 
+    def passes(self, lengths: Sequence[int]) -> list[list[int]]:
+        """Texts that are read from their beginnings in one pass: their numbers, pass by pass.
+
+        Texts of like length come together, so that little is padding.
+
+        Args:
+            lengths: positions of each text.
+        """
+        groups: list[list[int]] = []
+        for number in sorted(range(len(lengths)), key=lambda number: lengths[number]):
+            padded = (len(groups[-1]) + 1) * lengths[number] if groups else 0
+            if groups and self._fits(lengths[number]) and padded <= INPUTS_AT_ONCE:
+                groups[-1].append(number)
+            else:
+                groups.append([number])
+        return groups
+
+    def read_beginnings(self, spans: Sequence[Span]) -> list[Encoding]:
+        """Representations of the first positions of each span, [1, n, d]; nothing was read before.
+
+        Args:
+            spans: those of one of `passes`; each starts at 0.
+        """
+        if len(spans) == 1:
+            return [self._read_alone(spans[0])]
+
+        # Padding is behind each text, where none of its positions looks. No state is kept, for it
+        # would be behind the padding: a text that goes on is read again.
+        longest = max(span.stop for span in spans)
+        inputs = np.zeros((len(spans), longest), np.int64)
+        for row, span in zip(inputs, spans, strict=True):
+            row[: span.stop] = span.window.inputs(0, span.stop)
+        places = np.broadcast_to(np.arange(longest), inputs.shape)
+        encoding = self._encode(inputs, places, None)
+        return [
+            _row(encoding, number).positions(stop=span.stop) for number, span in enumerate(spans)
+        ]
+
     def saved(self, window: TextWindow) -> TextWindow:
         """A copy of a window, from which it can be read again."""
         self._take_out(window)
@@ -102,6 +142,11 @@ class WindowReader:
         if self._model.config.carries_state:
             return windows(span.stop, WHOLE_STREAM, WHOLE_STREAM, span.start, span.stop)
         return self.windows(span.start, span.stop)
+
+    def _fits(self, length: int) -> bool:
+        """Whether a text of this length is read in one window, which has an end."""
+        settings = self._reader.windows
+        return not self._model.config.carries_state and length <= settings.context
 
     # One text
 

@@ -12,7 +12,14 @@ import numpy as np
 from stages.generation.sampling import draw, probabilities
 from stages.generation.session import Text
 from stages.inspection.inspect import Inspected
-from stages.serving.engine import Engine, ScoredToken, drawn_token
+from stages.serving.engine import (
+    Engine,
+    NextTokens,
+    Prompt,
+    ScoredToken,
+    Scores,
+    drawn_token,
+)
 from stages.serving.stops import GrowingText
 from stages.serving.worker import Ask
 from stages.text.excerpt import TextStream
@@ -102,23 +109,27 @@ class Choice:
         self._written = 0
 
     def pieces(self) -> Generator[Any, Any, None]:
-        """Yield the pieces of the choice, and questions for the next token."""
+        """Yield the pieces of the choice, and questions for scores and next tokens."""
         yield Piece(self._number, prompt_tokens=len(self._prompt))
         finish: Finish = "length"
         with self._engine.reading(self._order.memory, self._prompt) as text:
             if self._order.echo:
-                yield self._echo(text)
+                yield (yield from self._echo(text))
             if self._order.max_tokens:
                 finish = yield from self._write(text)
             yield self._end(text, finish)
 
-    def _echo(self, text: Text) -> Piece:
-        """The prompt as text; with scores of its tokens if tokens are listed."""
-        engine, order, listed = self._engine, self._order, list[TextToken]()
+    def _echo(self, text: Text) -> Generator[Any, Any, Piece]:
+        """Ask for scores if tokens are listed; returns the prompt as text, with these scores."""
+        engine = self._engine
+        order = self._order
         parts = engine.text.pieces(self._prompt)
         scores: Sequence[ScoredToken | None] = [None] * len(parts)
         if order.top is not None:
-            scores = engine.score(order.memory, text, self._prompt, order.top)
+            prompt = Prompt(text, self._prompt, goes_on=order.max_tokens > 0)
+            scores = yield Ask(Scores(engine, order.memory, order.top), prompt)
+
+        listed = list[TextToken]()
         for id, part, scored in zip(self._prompt, parts, scores, strict=True):
             listed.append(text_token(engine, self._echoed, id, scored))
             self._echoed += len(part)
@@ -132,7 +143,7 @@ class Choice:
         growing = _GrowingChoice(engine, self._prompt, order.stops, self._echoed)
         while self._written < order.max_tokens:
             draft = engine.draft(order.memory, text, order.max_tokens - self._written - 1)
-            log_p = yield Ask((engine, order.memory), (text, draft))
+            log_p = yield Ask(NextTokens(engine, order.memory), (text, draft))
             tokens = list[int]()
             ended = False
             for scored in drawn(log_p, draft, order, random):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,16 @@ class ScoredToken(NamedTuple):
     id: int
     log_p: float
     top: tuple[tuple[int, float], ...] = ()
+
+
+class Prompt(NamedTuple):
+    """A prompt to be scored."""
+
+    text: Text
+    """Its text, which was not read yet."""
+    ids: Sequence[int]
+    goes_on: bool
+    """Whether the text is continued behind it."""
 
 
 @dataclass(frozen=True)
@@ -218,26 +228,34 @@ class Engine:
             session.drop(text)
 
     def score(
-        self, memory: str, text: Text, ids: Sequence[int], top: int
-    ) -> list[ScoredToken | None]:
-        """Score the tokens of a prompt that was not read yet, each behind those before it.
+        self, memory: str, prompts: Sequence[Prompt], top: int
+    ) -> list[list[ScoredToken | None]]:
+        """Score the tokens of prompts that were not read yet, each behind those before it.
 
         The first is None, as clients expect, whether something precedes it or not.
 
         Args:
-            text: text of the prompt `ids`.
             top: number of likeliest tokens listed for each.
         """
+        session = self.sessions[memory]
+        top = min(top, self.vocabulary_size)
+        scores: dict[Text, PromptScores] = {}
+        for goes_on in (False, True):
+            texts = [prompt.text for prompt in prompts if prompt.goes_on == goes_on]
+            scores |= zip(texts, session.score(texts, top, goes_on), strict=True)
+        return [self._scored_prompt(prompt.ids, scores[prompt.text]) for prompt in prompts]
+
+    def _scored_prompt(self, ids: Sequence[int], scores: PromptScores) -> list[ScoredToken | None]:
         if not ids:
             return []
-        known, top = self.without_start(ids), min(top, self.vocabulary_size)
-        scored = scored_tokens(self.sessions[memory].score(text, top), known)
+        scored = scored_tokens(scores, self.without_start(ids))
         return [None, *scored[len(scored) - len(ids) + 1 :]]
 
     def draft(self, memory: str, text: Text, most: int) -> list[int]:
         """A guess at the next tokens of a text, by exact matches; none without these.
 
         Several texts are continued in one pass, which guesses of some would make longer for all.
+        Where the next token needs no pass, none is guessed.
 
         Args:
             most: maximum number of tokens.
@@ -245,7 +263,9 @@ class Engine:
         session = self.sessions[memory]
         matches = ExactSource in session.reader.range_reader.memories
         is_alone = len(session.texts) == 1
-        return draft_exact(session.reader, text, most) if matches and is_alone else []
+        if not (matches and is_alone) or text.following is not None:
+            return []
+        return draft_exact(session.reader, text, most)
 
     def next_log_probs(
         self, memory: str, texts: Sequence[tuple[Text, Sequence[int]]]
@@ -274,12 +294,34 @@ class Engine:
         return inspect_ids(self.reader(memory), ids, contexts, text.first) if ids else None
 
 
-def answer_for(
-    about: tuple[Engine, str], texts: Sequence[tuple[Text, Sequence[int]]]
-) -> list[np.ndarray]:
-    """`Engine.next_log_probs` of an engine and a memory, as the worker asks for it."""
-    engine, memory = about
-    return engine.next_log_probs(memory, texts)
+@dataclass(frozen=True)
+class NextTokens:
+    """Questions for the next tokens of texts: a text, and the tokens of its draft."""
+
+    engine: Engine
+    memory: str
+
+    def answers(self, items: Sequence[tuple[Text, Sequence[int]]]) -> list[np.ndarray]:
+        """As of `Engine.next_log_probs`."""
+        return self.engine.next_log_probs(self.memory, items)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Questions for the scores of prompts; those that list as many tokens are read together."""
+
+    engine: Engine
+    memory: str
+    top: int
+
+    def answers(self, items: Sequence[Prompt]) -> list[list[ScoredToken | None]]:
+        """As of `Engine.score`."""
+        return self.engine.score(self.memory, items, self.top)
+
+
+def answer_for(about: NextTokens | Scores, items: Sequence[Any]) -> Sequence[Any]:
+    """Answers to questions about the same, as the worker asks for them."""
+    return about.answers(items)
 
 
 def without_memories(reader: MemoryReader) -> MemoryReader:

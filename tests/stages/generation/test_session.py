@@ -54,7 +54,7 @@ def test_a_prompt_is_scored_as_an_evaluation_scores_it(
     ids = array(index.find("tokens"), "tokens.zarr", "test/ids").astype(int).tolist()
     session = TextSession(opened(index, *memory, **({"stride": stride} if stride else {})))
     text = session.add(ids)
-    found = session.score(text, top=3)
+    (found,) = session.score([text], top=3)
     np.testing.assert_allclose(found.log_p, array(scores, "scores.zarr", "logp"), atol=2e-5)
     assert (np.diff(found.top_log_p) <= 0).all()
     is_first = found.top_ids[:, 0] == ids
@@ -110,6 +110,68 @@ def test_texts_together_are_texts_alone(
         assert searches == ([] if memory == ("none",) else [len(texts)])
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("memory", [("none",), (KNN, CACHE), (STREAM,)])
+def test_prompts_scored_together_are_prompts_scored_alone(
+    llama: Imported,
+    memory: tuple[str, ...],
+    goes_on: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = opened(llama.index, *memory)  # windows of 40
+    random = np.random.default_rng(1)
+    # The longest outgrows its window; a prompt of one token has no score.
+    prompts = [random.integers(2, 290, length).tolist() for length in (9, 1, 60, 35, 11)]
+    alone = []
+    behind = []
+    for ids in prompts:
+        session = TextSession(reader)
+        text = session.add(ids)
+        alone += session.score([text], top=2)
+        behind.append(session.step([text])[0])
+
+    passes = list[tuple[int, ...]]()
+    encode = LanguageModel.encode
+    monkeypatch.setattr(
+        LanguageModel,
+        "encode",
+        lambda *given: passes.append(tuple(given[1].shape)) or encode(*given),
+    )
+    session = TextSession(reader)
+    texts = [session.add(ids) for ids in prompts]
+    together = session.score(texts, top=2, goes_on=goes_on)
+    assert passes[0] == (3, 34 + goes_on)
+    for scores, wanted in zip(together, alone, strict=True):
+        for array_, wanted_array in zip(scores, wanted, strict=True):
+            np.testing.assert_allclose(array_, wanted_array, rtol=0, atol=1e-5)
+
+    passes.clear()
+    steps = session.step(texts)
+    torch.testing.assert_close(steps, torch.stack(behind), rtol=0, atol=1e-5)
+    # Only the prompt without a score is still to be read.
+    assert passes == [(1, 1)] or not goes_on
+
+    # What follows is as behind a prompt that was scored alone.
+    session.put(texts, [7] * len(texts))
+    again = TextSession(reader)
+    others = [again.add([*ids, 7]) for ids in prompts]
+    torch.testing.assert_close(session.step(), again.step(others), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("backbone", OWN)
+def test_prompts_of_own_models_are_scored_together_as_alone(
+    indexes: dict[str, Artifact], backbone: str
+) -> None:
+    reader = opened(indexes[backbone], KNN, CACHE)
+    prompts = [[2, 3, 4, 5, 6], [7, 3], [2, 2, 5]]
+    session = TextSession(reader)
+    together = session.score([session.add(ids) for ids in prompts])
+    for ids, scores in zip(prompts, together, strict=True):
+        session = TextSession(reader)
+        (wanted,) = session.score([session.add(ids)])
+        np.testing.assert_allclose(scores.log_p, wanted.log_p, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("bos", [False, True])
 def test_a_prompt_begins_as_in_transformers(tmp_path: Path, bos: bool, llama: Imported) -> None:
     found = imported_index(tmp_path, bos=True) if bos else llama
@@ -122,7 +184,7 @@ def test_a_prompt_begins_as_in_transformers(tmp_path: Path, bos: bool, llama: Im
 
     session = TextSession(reader)
     text = session.add(ids)
-    scores = session.score(text)
+    (scores,) = session.score([text])
     with torch.no_grad():
         whole = found.theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
     assert np.isnan(scores.log_p[0]) and text.ids == ids

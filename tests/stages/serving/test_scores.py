@@ -14,6 +14,7 @@ from stages.evaluate import Evaluate, EvaluateConfig
 from stages.import_model import ImportConfig, ImportModel
 from stages.index import BuildIndex
 from stages.inspection.settings import Request
+from stages.models.language_model import LanguageModel
 from stages.search.config import IndexConfig
 from stages.serving.engine import Engine
 from stages.tokenize import Tokenize, TokenizeConfig
@@ -107,6 +108,30 @@ def test_the_most_probable_token_has_exactly_the_largest_number(source: Artifact
         own = found["token_logprobs"][first:]
         assert own and own == [max(top.values()) for top in found["top_logprobs"][first:]]
     assert lists["token_logprobs"][len(ids) :] == pytest.approx(written["token_logprobs"], abs=1e-4)
+
+
+def test_prompts_of_one_request_are_read_in_one_pass(
+    source: Artifact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request(source=source.reference, memory=READINGS, device="cpu")
+    engine = Engine.open(request, source.store, "small")
+    prompts = ["the cat sees", "a dog and the hen", "the"]
+    fields = {"echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0}
+    rows = list[int]()
+    encode = LanguageModel.encode
+
+    with serving(engine) as address:
+        alone = [address.complete(prompt=prompt, **fields) for prompt in prompts]
+        monkeypatch.setattr(
+            LanguageModel, "encode", lambda *given: rows.append(len(given[1])) or encode(*given)
+        )
+        together = address.complete(prompt=prompts, **fields)
+    wanted = [reply.json["choices"][0]["logprobs"]["token_logprobs"] for reply in alone]
+    for choice, numbers in zip(together.json["choices"], wanted, strict=True):
+        assert choice["logprobs"]["token_logprobs"][1:] == pytest.approx(numbers[1:], abs=1e-5)
+    # A model with a state reads each text by itself.
+    carries_state = engine.model.config.carries_state
+    assert rows == ([1, 1, 1] if carries_state else [3])
 
 
 def test_attribution_explains_the_numbers_that_are_listed(source: Artifact) -> None:
