@@ -39,7 +39,7 @@ class Load:
     tokens: int = 0
     wrong: list[str] = field(default_factory=list)
     megabytes: list[float] = field(default_factory=list)
-    """Memory of the server, at even times."""
+    """Memory of the server: before the first request, then at even times."""
 
     def summary(self) -> dict[str, Any]:
         """Percentiles of seconds by kind, counts, and the memory of the server."""
@@ -149,6 +149,7 @@ def loaded(reference: str, store: Path, clients: int, seconds: float) -> Load:
     """Let clients ask a server for some time."""
     load, lock = Load(), threading.Lock()
     with server(reference, store) as (host, process):
+        load.megabytes.append(memory_of(process))
         end = time.monotonic() + seconds
         threads = [
             threading.Thread(target=ask_until, args=(end, host, load, random.Random(seed), lock))
