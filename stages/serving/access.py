@@ -57,8 +57,8 @@ class Access:
             raise Refusal(403, "The header Host names another machine.", code="wrong_host")
         if self._digest is None:
             return
-        given = _given_digest(named)
-        if not (_is_same(given, self._digest) or _is_same(given, self._admin)):
+        digest = _given_digest(named)
+        if not (_is_same(digest, self._digest) or _is_same(digest, self._admin)):
             raise Refusal(
                 401,
                 "This address needs a token: Authorization: Bearer TOKEN, or as the password of a browser.",
@@ -88,20 +88,20 @@ def _given_digest(headers: Mapping[bytes, bytes]) -> bytes:
     return _digest(_token_of(headers.get(b"authorization", b"").decode("latin-1")))
 
 
-def _is_same(given: bytes, digest: bytes | None) -> bool:
+def _is_same(digest: bytes, wanted: bytes | None) -> bool:
     """Whether two digests agree; the time of the comparison says nothing about a token."""
-    return digest is not None and hmac.compare_digest(given, digest)
+    return wanted is not None and hmac.compare_digest(digest, wanted)
 
 
 def _token_of(header: str) -> str:
     """The token in a header Authorization; browsers send it as a password."""
-    kind, _, given = header.partition(" ")
+    kind, _, credentials = header.partition(" ")
     if kind.lower() == "bearer":
-        return given
+        return credentials
     if kind.lower() != "basic":
         return ""
     try:
-        return base64.b64decode(given, validate=True).decode("latin-1").partition(":")[2]
+        return base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2]
     except ValueError:
         return ""
 

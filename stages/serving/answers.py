@@ -52,11 +52,12 @@ class Answer(ABC):
 
     def whole(self, pieces: Iterable[Piece]) -> dict[str, Any]:
         """The answer with all choices."""
-        usage, choices = Usage(), dict[int, list[Piece]]()
+        usage = Usage()
+        choices = dict[int, list[Piece]]()
         for piece in pieces:
             usage.count(piece)
             choices.setdefault(piece.choice, []).append(piece)
-        joined = [_joined(some) for _, some in sorted(choices.items())]
+        joined = [_joined(parts) for _, parts in sorted(choices.items())]
         return {
             **self._frame(self.whole_object, [self._choice(piece) for piece in joined]),
             "usage": usage.to_json(),

@@ -132,8 +132,8 @@ class Routes:
         except Refusal as refusal:
             return form_page(served, question, refusal)
         job = Job(self._worker, request, completions(served.engine, order))
-        found = [piece async for piece in self._counted(job, order.memory)]
-        return await run_in_threadpool(answer_page, served, question, found)
+        pieces = [piece async for piece in self._counted(job, order.memory)]
+        return await run_in_threadpool(answer_page, served, question, pieces)
 
     # Completions
 
@@ -173,9 +173,9 @@ class Routes:
         return EventStream(pieces, answer, usage=options is not None and options.include_usage)
 
     async def _whole(self, pieces: AsyncIterator[Piece], answer: Answer) -> Response:
-        found = [piece async for piece in pieces]
+        parts = [piece async for piece in pieces]
         # Long lists take a while, in which others are to be answered.
-        content = await run_in_threadpool(lambda: to_json(answer.whole(found)).encode())
+        content = await run_in_threadpool(lambda: to_json(answer.whole(parts)).encode())
         return Response(content, media_type="application/json")
 
     async def _counted(self, job: Job, memory: str) -> AsyncGenerator[Piece]:

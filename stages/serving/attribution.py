@@ -6,18 +6,18 @@ from stages.inspection.contexts import Context, EnteredContext
 from stages.inspection.inspect import Inspected, TokenView
 
 
-def attributed_tokens(found: Inspected, number: int) -> list[dict[str, Any]]:
+def attributed_tokens(inspected: Inspected, number: int) -> list[dict[str, Any]]:
     """The last tokens of an inspected text, or all where it has fewer than `number`.
 
     `p` is the probability of a token; `model` and `memories` are the parts of it that each added.
     `alone` is its probability by the model alone.
     """
-    return [_token(found, token) for token in found.tokens[-number:]] if number else []
+    return [_token(inspected, token) for token in inspected.tokens[-number:]] if number else []
 
 
-def _token(found: Inspected, token: TokenView) -> dict[str, Any]:
-    words = found.memory_words
-    added = [one.share * one.probability for one in token.memories]
+def _token(inspected: Inspected, token: TokenView) -> dict[str, Any]:
+    words = inspected.memory_words
+    added = [memory.share * memory.probability for memory in token.memories]
     memories = [{"name": word, "p": part} for word, part in zip(words, added, strict=True)]
     described: dict[str, Any] = {
         "id": token.id,
@@ -26,10 +26,12 @@ def _token(found: Inspected, token: TokenView) -> dict[str, Any]:
         "model": max(0.0, token.final - sum(added)),
         "alone": token.model,
         "memories": memories,
-        "contexts": [_context(words, token, one) for one in token.contexts],
+        "contexts": [_context(words, token, context) for context in token.contexts],
     }
-    if found.hidden_memory is not None:
-        described[f"{found.hidden_memory}_contexts"] = [_entered(one) for one in token.entered]
+    if inspected.hidden_memory is not None:
+        described[f"{inspected.hidden_memory}_contexts"] = [
+            _entered(context) for context in token.entered
+        ]
     return described
 
 

@@ -71,16 +71,17 @@ async def read_object(request: Request) -> dict[str, Any]:
     return json_object(await read_body(request))
 
 
-def require_type(request: Request, wanted: str) -> None:
+def require_type(request: Request, media_type: str) -> None:
     """Raises: Refusal for a body of another type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != wanted:
-        raise Refusal(415, f"Content-Type: {wanted} is needed.")
+    if kind != media_type:
+        raise Refusal(415, f"Content-Type: {media_type} is needed.")
 
 
 async def read_body(request: Request) -> bytes:
     """The body of a request. Raises: Refusal if it is too large, or arrives too slowly."""
-    body, length = bytearray(), 0
+    body = bytearray()
+    length = 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():

@@ -68,7 +68,7 @@ class ChangingMemories:
     @classmethod
     def of(cls, memories: ServedMemories, stages: DocumentStages, store: Store) -> Self:
         """Raises: ArtifactError for a damaged ledger."""
-        return cls(memories, stages, store, Ledger(store, stages.artifacts(memories.found.read)))
+        return cls(memories, stages, store, Ledger(store, stages.artifacts(memories.resolved.read)))
 
     def replacing(self) -> dict[str, Artifact]:
         """The artifacts that are read instead of the first ones, by role.
@@ -80,7 +80,7 @@ class ChangingMemories:
 
     def read(self) -> dict[str, Artifact]:
         """All artifacts of the generation, by role."""
-        return {**self.memories.found.read, **self.replacing()}
+        return {**self.memories.resolved.read, **self.replacing()}
 
     def held(self) -> HeldDocuments:
         """The documents of the generation."""
@@ -161,11 +161,13 @@ class DocumentChanges:
         except Ending:
             raise
         except Exception as error:
-            known = isinstance(error, MemlmError | OSError)
+            is_expected = isinstance(error, MemlmError | OSError)
             message = (
-                str(error) if known else "An internal error, which the server's log describes."
+                str(error)
+                if is_expected
+                else "An internal error, which the server's log describes."
             )
-            if not known:
+            if not is_expected:
                 self._log(anonymous(error))
             failed = [job.with_state("failed", message=message) for job in batch]
             self.documents.update(*failed)
@@ -219,12 +221,12 @@ class DocumentChanges:
         artifacts = self._store.artifacts()
         named = {
             f"{kind}/{id}"
-            for kind in {one.kind for one in artifacts}
+            for kind in {artifact.kind for artifact in artifacts}
             for id in self._store.names(kind).values()
         }
-        others = [one.reference for one in artifacts if one.reference not in made]
-        kept = needed_for([*others, *content.artifacts.values(), *named], artifacts)
-        unused = [reference for reference in content.made if reference not in kept]
+        others = [artifact.reference for artifact in artifacts if artifact.reference not in made]
+        needed = needed_for([*others, *content.artifacts.values(), *named], artifacts)
+        unused = [reference for reference in content.made if reference not in needed]
         removed = []
         for reference in unused:
             parts = split_reference(reference)
@@ -234,7 +236,9 @@ class DocumentChanges:
                 self._store.remove(reference)
                 removed.append(reference)
         if unused:
-            self.documents.update(made=tuple(one for one in content.made if one in kept))
+            self.documents.update(
+                made=tuple(reference for reference in content.made if reference in needed)
+            )
         return removed
 
     def _receipt(self, jobs: Sequence[JobRecord], removed: Sequence[str]) -> dict[str, Any]:

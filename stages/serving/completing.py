@@ -103,8 +103,10 @@ class Choice:
     """The completion of one prompt."""
 
     def __init__(self, engine: Engine, order: Order, number: int, prompt: Sequence[int]) -> None:
-        self._engine, self._order = engine, order
-        self._number, self._prompt = number, prompt
+        self._engine = engine
+        self._order = order
+        self._number = number
+        self._prompt = prompt
         self._echoed = 0
         self._written = 0
 
@@ -173,7 +175,9 @@ class Choice:
 
     def _end(self, text: Text, finish: Finish) -> Piece:
         """The last piece, with the sources of tokens if they are asked for."""
-        order, number, inspected = self._order, self._written, None
+        order = self._order
+        number = self._written
+        inspected = None
         if order.attribution:
             inspected = self._engine.attribute(order.memory, text, order.attribution)
         if order.echo:
@@ -262,8 +266,8 @@ class _GrowingChoice:
         """The text that is sure to stay, and the tokens that it holds, since the last call."""
         part = "".join(self._parts)
         self._parts = []
-        given = self._offset + self._growing.given
+        settled = self._offset + self._growing.given
         # At the end, tokens without text are given out, too.
-        complete = [token for token in self._waiting if self._has_ended or token.offset < given]
+        complete = [token for token in self._waiting if self._has_ended or token.offset < settled]
         self._waiting = self._waiting[len(complete) :]
         return part, complete

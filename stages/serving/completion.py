@@ -85,10 +85,10 @@ class SamplingFields(Body):
     @property
     def stops(self) -> tuple[str, ...]:
         """Strings that end the text. Raises: Refusal if there are too many, or they are none."""
-        given = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        strings = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if not isinstance(strings, list) or not all(isinstance(text, str) for text in strings):
             raise invalid("stop: a text or a list of texts is needed.", "stop")
-        stops = tuple(text for text in given if text)
+        stops = tuple(text for text in strings if text)
         if len(stops) > MAX_STOPS or any(len(text) > MAX_STOP_LENGTH for text in stops):
             raise invalid(
                 f"stop: at most {MAX_STOPS} texts of {MAX_STOP_LENGTH} characters are read.", "stop"

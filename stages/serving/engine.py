@@ -64,7 +64,7 @@ class Prompt(NamedTuple):
 class ServedMemories:
     """A model, and memories whose artifacts may be replaced while an address serves them."""
 
-    found: Resolved
+    resolved: Resolved
     request: Request
     name: str
     """Name of the memories."""
@@ -79,15 +79,15 @@ class ServedMemories:
         reason = self._why_fixed()
         if reason is not None:
             raise UsageError(
-                f"The documents of {self.found.read['model'].reference} as it is served cannot change: {reason}. Leave "
+                f"The documents of {self.resolved.read['model'].reference} as it is served cannot change: {reason}. Leave "
                 "--admin-token-file out."
             )
 
     def _why_fixed(self) -> str | None:
-        read = self.found.read
+        read = self.resolved.read
         if MODELS_OWN in read:
             return "neighbours enter its hidden states"
-        for reading in self.found.readings:
+        for reading in self.resolved.readings:
             for name, settings in zip(reading.sources, reading.source_settings, strict=True):
                 if not settings.hides_rows:
                     return f"the memory {name} cannot leave them out"
@@ -108,8 +108,8 @@ class ServedMemories:
         Args:
             artifacts: by role, those that are read instead of the first ones.
         """
-        found = replace(self.found, read={**self.found.read, **(artifacts or {})})
-        reader = load_reader(found, self.request, model)
+        resolved = replace(self.resolved, read={**self.resolved.read, **(artifacts or {})})
+        reader = load_reader(resolved, self.request, model)
         sessions = {self.name: TextSession(reader)} if reader.policy is not None else {}
         return Engine({**sessions, NONE: TextSession(without_memories(reader))}, generation)
 
@@ -251,21 +251,21 @@ class Engine:
         scored = scored_tokens(scores, self.without_start(ids))
         return [None, *scored[len(scored) - len(ids) + 1 :]]
 
-    def draft(self, memory: str, text: Text, most: int) -> list[int]:
+    def draft(self, memory: str, text: Text, max_tokens: int) -> list[int]:
         """A guess at the next tokens of a text, by exact matches; none without these.
 
         Several texts are continued in one pass, which guesses of some would make longer for all.
         Where the next token needs no pass, none is guessed.
 
         Args:
-            most: maximum number of tokens.
+            max_tokens: maximum number of tokens.
         """
         session = self.sessions[memory]
         matches = ExactSource in session.reader.range_reader.memories
         is_alone = len(session.texts) == 1
         if not (matches and is_alone) or text.following is not None:
             return []
-        return draft_exact(session.reader, text, most)
+        return draft_exact(session.reader, text, max_tokens)
 
     def next_log_probs(
         self, memory: str, texts: Sequence[tuple[Text, Sequence[int]]]

@@ -22,7 +22,9 @@ class EventStream(Response):
     """An event for each piece; then the usage, if it is wanted, and the end."""
 
     def __init__(self, pieces: AsyncGenerator[Piece], answer: Answer, *, usage: bool) -> None:
-        self._pieces, self._answer, self._with_usage = pieces, answer, usage
+        self._pieces = pieces
+        self._answer = answer
+        self._with_usage = usage
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})

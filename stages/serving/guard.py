@@ -39,13 +39,18 @@ class Guard:
         seconds: time for a request.
         log: writes lines about errors.
         """
-        self._application, self._access, self._measures = application, access, measures
-        self._routes, self._seconds, self._log = routes, seconds, log
+        self._application = application
+        self._access = access
+        self._measures = measures
+        self._routes = routes
+        self._seconds = seconds
+        self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._application(scope, receive, send)
-        status, started = 0, time.perf_counter()
+        status = 0
+        started = time.perf_counter()
 
         async def observed(message: Message) -> None:
             nonlocal status

@@ -26,11 +26,11 @@ class HeldDocuments:
         """Number of documents of each name, in the order of the texts; a memory may lack some."""
         counts: dict[str, int] = {}
         for text in self.texts.values():
-            own: dict[str, int] = {}
+            in_text: dict[str, int] = {}
             for run in text.runs:
                 if run.name is not None:
-                    own[run.name] = own.get(run.name, 0) + run.documents
-            for name, number in own.items():
+                    in_text[run.name] = in_text.get(run.name, 0) + run.documents
+            for name, number in in_text.items():
                 counts[name] = max(number, counts.get(name, 0))
         return counts
 

@@ -113,7 +113,7 @@ class Ledger:
         artifacts: those that the address serves at first, by role.
         Raises: ArtifactError if its file was damaged.
         """
-        named = sorted((role, one.reference) for role, one in artifacts.items())
+        named = sorted((role, artifact.reference) for role, artifact in artifacts.items())
         key = hashlib.blake2b(json.dumps(named).encode(), digest_size=6).hexdigest()
         self._root = store.root
         self.folder = store.root / FOLDER / key

@@ -47,8 +47,8 @@ async def read_question(request: Request, served: ServedModel) -> Question:
         )
     except ValueError:
         raise invalid("The form cannot be read.") from None
-    known = Question.__dataclass_fields__
-    typed = {name: value for name, value in pairs if name in known}
+    fields = Question.__dataclass_fields__
+    typed = {name: value for name, value in pairs if name in fields}
     # Browsers send every end of a line as two characters.
     prompt = typed.get("prompt", "").replace("\r\n", "\n")
     memory = typed.get("memory", served.memories[0])
@@ -81,24 +81,24 @@ def form_page(
     served: ServedModel, question: Question | None = None, refusal: Refusal | None = None
 ) -> HTMLResponse:
     """The page without an answer."""
-    asked = question or Question(memory=served.memories[0])
-    said = "" if refusal is None else refusal.message
-    html = question_page(served.name, asked, served.memories, MAX_TOKENS, refusal=said)
+    shown = question or Question(memory=served.memories[0])
+    message = "" if refusal is None else refusal.message
+    html = question_page(served.name, shown, served.memories, MAX_TOKENS, refusal=message)
     return HTMLResponse(html, 200 if refusal is None else refusal.status, HEADERS)
 
 
 def answer_page(served: ServedModel, question: Question, pieces: Iterable[Piece]) -> HTMLResponse:
     """The page with the text of a completion that echoes its prompt."""
-    found = list(pieces)
+    parts = list(pieces)
     # The prompt is the text of the first piece that has any.
-    texts = [piece.text for piece in found if piece.text]
+    texts = [piece.text for piece in parts if piece.text]
     echoed = 1 if question.prompt else 0
     html = question_page(
         served.name,
         question,
         served.memories,
         MAX_TOKENS,
-        found=found[-1].inspected,
+        found=parts[-1].inspected,
         written="".join(texts[echoed:]),
     )
     return HTMLResponse(html, headers=HEADERS)

@@ -23,8 +23,10 @@ class Refusal(Exception):
         headers: further headers of the answer.
         """
         super().__init__(message)
-        self.status, self.message = status, message
-        self.param, self.code = param, code
+        self.status = status
+        self.message = message
+        self.param = param
+        self.code = code
         self.headers = dict(headers or {})
 
     @property

@@ -81,10 +81,10 @@ class ServedModel:
         """The name by which a request calls the model. Raises: Refusal for an unknown name."""
         name = fields.model or self.name
         if name not in self.names:
-            known = ", ".join(self.names)
+            names = ", ".join(self.names)
             raise Refusal(
                 404,
-                f"There is no model of this name; known: {known}.",
+                f"There is no model of this name; known: {names}.",
                 param="model",
                 code="model_not_found",
             )
@@ -92,17 +92,18 @@ class ServedModel:
 
     def memory(self, fields: SamplingFields) -> str:
         """The memory that a request reads. Raises: Refusal for an unknown one."""
-        asked = fields.memlm.memory or self.names[self.model_name(fields)]
-        if asked not in self.engine.sessions:
-            known = ", ".join(self.engine.sessions)
+        memory = fields.memlm.memory or self.names[self.model_name(fields)]
+        if memory not in self.engine.sessions:
+            names = ", ".join(self.engine.sessions)
             raise invalid(
-                f"memlm.memory: there is none of this name; known: {known}.", "memlm.memory"
+                f"memlm.memory: there is none of this name; known: {names}.", "memlm.memory"
             )
-        return asked
+        return memory
 
     def ids(self, prompt: Prompt) -> Sequence[int]:
         """Ids of a prompt. Raises: Refusal if it is too long, or an id is of no token."""
-        size, longest = self.engine.vocabulary_size, self.engine.context
+        size = self.engine.vocabulary_size
+        longest = self.engine.context
         ids = self.engine.text.prompt_ids(prompt) if isinstance(prompt, str) else prompt
         if not all(0 <= id < size for id in ids):
             raise invalid(f"prompt: ids of tokens are 0 to {size - 1:,}.", "prompt")
@@ -116,10 +117,10 @@ class ServedModel:
 
     def order(self, fields: CompletionFields) -> Order:
         """The work that a completion asks for. Raises: Refusal if it cannot be had."""
-        most = fields.max_tokens
+        max_tokens = fields.max_tokens
         order = Order(
             prompts=[self.ids(prompt) for prompt in fields.prompts],
-            max_tokens=COMPLETION_TOKENS if most is None else most,
+            max_tokens=COMPLETION_TOKENS if max_tokens is None else max_tokens,
             top=fields.logprobs,
             echo=bool(fields.echo),
             **self._common(fields),
@@ -136,7 +137,7 @@ class ServedModel:
         limits = (fields.max_completion_tokens, fields.max_tokens, CHAT_TOKENS)
         return Order(
             prompts=[self.ids(tuple(ids))],
-            max_tokens=next(most for most in limits if most is not None),
+            max_tokens=next(limit for limit in limits if limit is not None),
             top=(fields.top_logprobs or 0) if fields.logprobs else None,
             **self._common(fields),
         )
@@ -182,7 +183,8 @@ def sampling_of(fields: SamplingFields) -> Sampling:
 
 def tokenizer_info(engine: Engine) -> Mapping[str, Any]:
     """The tokenizer, as harnesses that evaluate over HTTP ask for it."""
-    eos, start = engine.text.eos, engine.start
+    eos = engine.text.eos
+    start = engine.start
     return {
         "tokenizer_class": "memlm",
         "vocab_size": engine.vocabulary_size,

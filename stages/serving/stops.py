@@ -33,7 +33,8 @@ class GrowingText:
         places = (self.text.find(stop, searched_from) for stop in self._stops)
         end = min((place for place in places if place >= 0), default=None)
         if end is not None:
-            self.text, self.stopped = self.text[:end], True
+            self.text = self.text[:end]
+            self.stopped = True
             return self._give(end)
         return self._give(len(self.text) - longest_beginning(self.text, self._stops))
 

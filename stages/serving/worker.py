@@ -79,8 +79,8 @@ class Task:
         """End the task before its next step."""
         self.cancelled.set()
 
-    def step(self, most: int) -> bool:
-        """Do a step of each strand under way, up to `most`; returns whether the task goes on.
+    def step(self, max_strands: int) -> bool:
+        """Do a step of each strand under way, up to `max_strands`; returns whether the task goes on.
 
         Waiting strands take the places of those that have ended. An error of a strand goes to
         `deliver`, and not to the caller: the worker has other tasks.
@@ -89,7 +89,7 @@ class Task:
             self.end(None)
             return False
 
-        while self.waiting and len(self.strands) < most:
+        while self.waiting and len(self.strands) < max_strands:
             self.strands.append(Strand(self.waiting.popleft()))
         try:
             self.strands = [strand for strand in self.strands if self._step(strand)]
@@ -192,8 +192,8 @@ class Worker:
 
     def _run(self) -> None:
         while self._await_work():
-            most = max(1, MAX_ROWS // len(self._active))
-            going_on = [task for task in self._active if task.step(most)]
+            max_strands = max(1, MAX_ROWS // len(self._active))
+            going_on = [task for task in self._active if task.step(max_strands)]
             with self._condition:
                 self._active = going_on
             self._answer_all(strand for task in going_on for strand in task.strands)
