@@ -309,9 +309,9 @@ def parameter_count(config: BackboneConfig) -> int:
 
     Raises: RuntimeError if a single tensor has more elements than torch can count.
     """
-    layers = int(getattr(config, "layers", 0))
+    layers = _num_layers(config)
     if layers <= FEW_LAYERS:
-        return sum(parameter.numel() for parameter in unfilled_model(config).parameters())
+        return _num_parameters(unfilled_model(config))
     fewer, few = (
         parameter_count(config.model_copy(update={"layers": n}))
         for n in (FEW_LAYERS - 1, FEW_LAYERS)
@@ -325,6 +325,27 @@ def unfilled_model(config: BackboneConfig) -> LanguageModel:
     """
     with torch.device("meta"), Unfilled():
         return LanguageModel(config)
+
+
+def unfilled_model_within(config: BackboneConfig, num_weights: int) -> LanguageModel | None:
+    """A model as of `unfilled_model`; None if it has more parameters than there are weights.
+
+    Invalid settings may name millions of layers, so one of many layers is counted before.
+
+    Raises: as of `parameter_count`.
+    """
+    if _num_layers(config) > FEW_LAYERS and parameter_count(config) > num_weights:
+        return None
+    model = unfilled_model(config)
+    return model if _num_parameters(model) <= num_weights else None
+
+
+def _num_layers(config: BackboneConfig) -> int:
+    return int(getattr(config, "layers", 0))
+
+
+def _num_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 FILLING = frozenset(("normal_", "uniform_", "zero_", "fill_", "mul_", "div_"))

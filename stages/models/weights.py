@@ -15,8 +15,7 @@ from stages.models.config import parse_model
 from stages.models.language_model import (
     ADDED_WEIGHTS,
     LanguageModel,
-    parameter_count,
-    unfilled_model,
+    unfilled_model_within,
 )
 
 
@@ -50,14 +49,13 @@ def load_model(
         # tables that stay on the host may be larger than the device
         on_host = any(config.host_table)
         tensors = load_file(weights, device="cpu" if on_host else str(device))
-    # The model is built only if the file has enough weights, because invalid settings may name
-    # millions of layers.
+    num_weights = sum(tensor.numel() for tensor in tensors.values())
     with content_of(settings, RuntimeError, UsageError, AssertionError):
-        if parameter_count(config) > sum(tensor.numel() for tensor in tensors.values()):
+        model = unfilled_model_within(config, num_weights)
+        if model is None:
             raise ValueError(
                 f"settings of a larger model; {weights.name} holds the weights of another model"
             )
-        model = unfilled_model(config)
     with content_of(weights):
         _require_weights(model, tensors)
     model.load_state_dict(tensors, assign=True)

@@ -81,7 +81,7 @@ def over_http(host: str, name: str, asked: argparse.Namespace) -> LocalCompletio
 
 def in_process(asked: argparse.Namespace) -> MemlmLM:
     """memlm's own model of the harness."""
-    memory = {} if asked.report else {"memory": None}
+    memory: dict[str, Any] = {} if asked.report else {"memory": None}
     return MemlmLM(
         asked.reference, report=asked.report, store=str(asked.store), device="cpu", **memory
     )
@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument("--hf", type=Path, metavar="FOLDER")
     asked = parser.parse_args()
 
-    tasks = {}
+    tasks: dict[str, list[Any]] = {}
     if asked.lambada:
         tasks["lambada"] = last_words(asked.lambada, asked.items)
     if asked.sst2:

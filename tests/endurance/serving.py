@@ -4,7 +4,8 @@
 
 Clients are threads of this process. Each asks again as soon as it is answered: for text, for the
 scores of a prompt, for a stream, for several prompts with the passages behind them. One in ten
-leaves in the middle of its stream. Prints a JSON object; ends with 1 if an answer is wrong.
+leaves in the middle of its stream. An answer that the server gave up for its length (504, or a
+stream that is cut off) is counted as late. Prints a JSON object; ends with 1 if one is wrong.
 """
 
 import argparse
@@ -19,11 +20,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
 TIMEOUT = 180.0
+UNANSWERED = (429, 504)
+"""Codes of a server that has too much to do."""
 WORDS = ["the", "cat", "dog", "sees", "and", "runs", "hen", "a", "pig"]
 LEAVES = 0.1
 SAMPLES = 20
@@ -111,6 +114,10 @@ def ask_until(end: float, host: str, load: Load, draw: random.Random, lock: Any)
                     load.statuses["left"] += 1
                 continue
             body = answer.read()
+        except HTTPException:
+            with lock:
+                load.statuses["cut off"] += 1
+            continue
         except OSError as error:
             with lock:
                 load.wrong.append(repr(error))
@@ -126,7 +133,7 @@ def ask_until(end: float, host: str, load: Load, draw: random.Random, lock: Any)
 def _note(load: Load, kind: str, status: int, body: bytes, seconds: float) -> None:
     """Count an answer, and look at it."""
     load.statuses[str(status)] += 1
-    if status == 429:
+    if status in UNANSWERED:
         return
     load.seconds[kind].append(seconds)
     if status != 200:
