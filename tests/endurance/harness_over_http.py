@@ -3,14 +3,15 @@
     python -m tests.endurance.harness_over_http REF --store STORE [--report REPORT] \\
         [--lambada FILE] [--sst2 FILE] [--items 25] [--batch-size 16 --together 1] [--hf FOLDER]
 
-REF is a model or an index. Without a report it is read alone, and may be compared with a folder of
-transformers, too. LAMBADA is a file of JSON lines with `text`, of which the last word is asked.
+REF is a model or an index. Without a report it is read alone. Then a folder of transformers may
+be compared, too. LAMBADA is a file of JSON lines with `text`, of which the last word is asked.
 SST-2 is a file of lines `sentence TAB label`; the answers are `negative` and `positive`. Both may
 be gzipped.
 
-Prints a line of JSON for each door of each task: the largest difference of a log-probability from
-the model in process, for how many items both say alike whether the end is the likeliest, and
-processor seconds. Ends with 1 if the server differs.
+Prints a line of JSON for each door of each task. It has the largest difference of a
+log-probability from the model in process, in nats. `alike` counts the items of which both say the
+same: whether the end is the likeliest. Seconds are those of the processor, and of the clock. Ends
+with 1 if the server differs.
 """
 
 import argparse
