@@ -8,7 +8,7 @@ import faiss
 import numpy as np
 
 from stages.array_files import map_arrays, save_arrays
-from stages.errors import ArtifactError
+from stages.errors import ArtifactError, UsageError
 from stages.search.config import IndexConfig
 from stages.search.factory import empty_index, refusals
 from stages.search.keys import StoredKeys, widened
@@ -16,6 +16,8 @@ from stages.search.lists import KINDS_OF_KEYS, InvertedLists, write_with_lists
 
 WRITE_BYTES = 1 << 20
 """Bytes of an index that are written at a time."""
+LARGEST_HALF = float(np.finfo(np.float16).max)
+"""Largest number in half precision."""
 
 
 def training_sample(keys: StoredKeys, count: int, seed: int) -> np.ndarray:
@@ -111,7 +113,9 @@ def write_part(
         rows = np.arange(first, first + len(block))
         if selects is not None:
             rows = rows[selects(rows)]
-        trained.add_with_ids(widened(block[rows - first]), rows)
+        vectors = widened(block[rows - first])
+        _require_finite_codes(trained, vectors)
+        trained.add_with_ids(vectors, rows)
     part = FilledLists.of(faiss.extract_index_ivf(trained))
     part.write(path)
     trained.reset()
@@ -174,5 +178,32 @@ def build_whole(trained: Any, keys: StoredKeys, path: Path) -> None:
 def add_keys(trained: Any, keys: StoredKeys) -> None:
     """Add all keys to a trained index."""
     for _, block in keys.each():
+        vectors = widened(block)
+        _require_finite_codes(trained, vectors)
         with refusals():
-            trained.add(widened(block))
+            trained.add(vectors)
+
+
+def _require_finite_codes(index: Any, vectors: np.ndarray) -> None:
+    """Check that the codes of an index hold finite numbers for these keys, float32 [n, dim].
+
+    FAISS writes a key beyond half precision as infinity, and then answers that nothing is near.
+
+    Raises: UsageError if one does not.
+    """
+    # Residuals are differences of two keys, so below this half none of them overflows.
+    if np.abs(vectors).max(initial=0) <= LARGEST_HALF / 2:
+        return
+    is_graph = isinstance(index, faiss.IndexHNSW)
+    holder = faiss.downcast_index(index.storage) if is_graph else index
+    try:
+        held = holder.sa_decode(holder.sa_encode(vectors))
+    except RuntimeError:  # some kinds have no codes that stand alone
+        return
+    infinite = vectors[~np.isfinite(held).all(axis=1)]
+    if len(infinite):
+        raise UsageError(
+            f"This index holds numbers up to {LARGEST_HALF:,.0f}, and a key has "
+            f"{np.abs(infinite[0]).max():,.4g}: choose another --index, such as SQbf16, SQ8 or Flat in the place "
+            "of SQfp16."
+        )

@@ -122,6 +122,38 @@ def test_lists_of_half_precision_keys_lose_nothing(tmp_path: Path) -> None:
     assert path.stat().st_size < 600 * (2 * 8 + 8) + 4096
 
 
+@pytest.mark.parametrize("kind", ["SQfp16", "IVF4,SQfp16", "HNSW8_SQfp16"])
+def test_keys_that_half_precision_cannot_hold_are_refused(tmp_path: Path, kind: str) -> None:
+    """FAISS holds them as infinity, and answers -1 to every query (its issue 5286)."""
+    keys = stored("float32", rows=200)
+    large = StoredKeys(keys.rows_between(0, 200) * np.float32(1e5), rows_per_shard=70)
+    config = resolved(large, index=kind)
+    with pytest.raises(UsageError, match="numbers up to 65,504"):
+        build.add_keys(build.trained_index(config, large), large)
+    if kind.startswith("IVF"):
+        with pytest.raises(UsageError, match="numbers up to 65,504"):
+            in_parts(config, large, tmp_path, [range(large.shards)])
+
+
+@pytest.mark.parametrize("kind", ["SQbf16", "IVF4,SQ8", "flat", "IVF4,PQ4x4", "hnsw"])
+def test_large_keys_are_found_by_kinds_that_hold_them(kind: str) -> None:
+    keys = stored("float32", rows=200)
+    large = StoredKeys(keys.rows_between(0, 200) * np.float32(1e5), rows_per_shard=70)
+    index = build.trained_index(resolved(large, index=kind), large)
+    build.add_keys(index, large)
+    _, rows = index.search(large.rows_between(0, 30), 1)
+    assert (rows >= 0).all()
+
+
+def test_half_of_the_largest_offset_is_held_as_a_residual() -> None:
+    """Keys far from 0 and near each other: residuals are small, so nothing is refused."""
+    keys = stored("float32", rows=200)
+    far = StoredKeys(keys.rows_between(0, 200) + np.float32(1e5), rows_per_shard=70)
+    index = build.trained_index(resolved(far, index="IVF4,SQfp16"), far)
+    build.add_keys(index, far)
+    assert index.ntotal == 200
+
+
 def test_a_missing_part_is_noticed(tmp_path: Path) -> None:
     keys = stored()
     config = resolved(keys, index="ivf-flat")
