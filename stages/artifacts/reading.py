@@ -57,6 +57,9 @@ class CheckedArray:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __repr__(self) -> str:
+        return f"<{self._name}: {self.dtype} {list(self.shape)}, read as it is sliced>"
+
     def __getitem__(self, part: Any) -> np.ndarray:
         """Rows, or some columns of rows. Raises: ArtifactError if they cannot be read, or a value
         is invalid.

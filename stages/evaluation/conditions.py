@@ -18,15 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stages.evaluation.figures.conditions import PASSAGE
 from stages.evaluation.range_reader import RangeOptions, RangeReader, RangeResult
 from stages.evaluation.score_range import RangeScores
 from stages.examples.other_future import with_other_future
 from stages.memory.predicted_gain import PredictedGain
 from stages.metrics import finite
 from stages.retrieval.weights.policy import WeightPolicy
-
-PASSAGE = 48
-"""Maximum number of tokens that are read again for a position."""
 
 
 class Reread(NamedTuple):

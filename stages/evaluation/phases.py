@@ -191,7 +191,9 @@ class Score(Phase):
                 f"in tokens {part.start} to {part.stop} of {job.config.split}: train it again."
             )
         rereads = resources.reader.split_reader.rereads
-        count = checked_count(number, len(plan.scoring.parts), rereads=rereads)
+        parts = plan.scoring.parts
+        tokens = parts[-1].stop - parts[0].start
+        count = checked_count(number, len(parts), tokens, rereads=rereads)
         if count:
             check = ConditionCheck(
                 resources.reader, policies, plan.scoring.split, where, plan.scoring.contexts

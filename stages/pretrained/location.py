@@ -212,8 +212,9 @@ def locate(spec: str, *, weights: bool = True) -> Location:
         return Location(spec, path.parent, path.name)
     if path.is_dir():
         return _checked(Location(spec, path))
+    problem = "is no model" if path.exists() else "does not exist"
     raise DataError(
-        f"{spec} does not exist; expected a folder with a model, a .gguf file, or hf:NAME of the hub."
+        f"{spec} {problem}; expected a folder with a model, a .gguf file, or hf:NAME of the hub."
     )
 
 

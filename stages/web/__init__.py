@@ -20,6 +20,8 @@ from stages.numbers import number, tenths
 FRAME = Path(__file__).parent / "templates"
 MARK = '<meta name="generator" content="memlm'
 """Begins a line at the head of every page, so that only memlm's own pages are written over."""
+PAGES = (".html", ".htm")
+"""Endings of the names of pages; under any other a browser does not show one."""
 HEAD = 2000
 """Characters of a file in which its mark stands."""
 
@@ -61,8 +63,8 @@ def _spelled_command(command: re.Match[str]) -> str:
 
 
 def check_page_file(option: str, path: Path, mark: str = MARK) -> None:
-    """Raises UsageError if a file may not be written there: another's file, a folder, or no folder
-    around it.
+    """Raises UsageError if a file may not be written there: another's file, a folder, no folder
+    around it, or a page under a name that is that of no page.
 
     Args:
         mark: at the head of every such file; that of pages by default.
@@ -71,6 +73,8 @@ def check_page_file(option: str, path: Path, mark: str = MARK) -> None:
         raise UsageError(
             f"{option} {path}: there is no folder {path.parent}; make it, or name another."
         )
+    if mark == MARK and path.suffix.lower() not in PAGES:
+        raise UsageError(f"{option} {path}: a page is written as HTML; name it {path.stem}.html.")
     if path.exists() and not marked(path, mark):
         raise UsageError(
             f"{option} {path} is there and was not written by memlm; name another file."

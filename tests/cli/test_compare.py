@@ -56,27 +56,18 @@ def made(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Reports:
     return Reports(Store(root), tmp_path_factory.mktemp("text"))
 
 
-@pytest.mark.parametrize("option", ["--html", "--csv"])
+@pytest.mark.parametrize("option", ["html", "csv"])
 def test_no_file_is_cut_where_the_disk_is_full(
     option: str, memlm: Memlm, made: Reports, root: Path, tmp_path: Path
 ) -> None:
-    given = (
-        "compare",
-        made.a,
-        made.b,
-        "--store",
-        root,
-        "--samples",
-        9,
-        option,
-        tmp_path / "written",
-    )
+    written = tmp_path / f"written.{option}"
+    given = ("compare", made.a, made.b, "--store", root, "--samples", 9, f"--{option}", written)
     assert memlm(*given).code == 0
-    whole = (tmp_path / "written").read_bytes()
-    (tmp_path / "written").unlink()
+    whole = written.read_bytes()
+    written.unlink()
     with largest_file(len(whole) - 1):
         ended = memlm(*given)
-    assert ended.code == 5 and str(tmp_path / "written") in ended.err
+    assert ended.code == 5 and str(written) in ended.err
     assert not list(tmp_path.glob("*written*"))
 
 

@@ -6,18 +6,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 POSITIONS = 100
-"""Positions of a run at which the conditions are checked."""
-
-
+"""Positions of a run at which the conditions are checked, at most."""
 FEW_POSITIONS = 12
-"""The same where each reading of a short passage is one of several whole windows."""
+"""The same in a short split; and where each reading of a short passage is one of several whole
+windows.
+"""
+PASSAGE = 48
+"""Tokens that are read again for a position, about."""
 
 
-def checked_count(number: int, parts: int, *, rereads: bool = False) -> int:
-    """Positions that are checked in range `number` of so many; `POSITIONS` over all, or
-    `FEW_POSITIONS` where passages are read in several windows.
+def checked_count(number: int, parts: int, tokens: int, *, rereads: bool = False) -> int:
+    """Positions that are checked in range `number` of so many.
+
+    Over all ranges they are `POSITIONS`, but no more than may be read again in the time of the
+    split; or `FEW_POSITIONS`, where passages are read in several windows.
+
+    Args:
+        tokens: of the split.
+
+    >>> checked_count(0, 1, tokens=400), checked_count(0, 1, tokens=10_000)
+    (12, 100)
     """
-    positions = FEW_POSITIONS if rereads else POSITIONS
+    affordable = FEW_POSITIONS if rereads else max(FEW_POSITIONS, tokens // PASSAGE)
+    positions = min(POSITIONS, affordable)
     return positions * (number + 1) // parts - positions * number // parts
 
 

@@ -39,6 +39,8 @@ def test_a_page_replaces_a_page_and_nothing_else(page: Page, tmp_path: Path) -> 
         check_page_file("--output", tmp_path / "nowhere" / "page.html")
     with pytest.raises(UsageError, match="--output"):
         check_page_file("--output", tmp_path)
+    with pytest.raises(UsageError, match=r"a page is written as HTML; name it paper\.html"):
+        check_page_file("--output", tmp_path / "paper.pdf")
 
 
 def test_figures_replace_figures_and_nothing_else(page: Page, tmp_path: Path) -> None:

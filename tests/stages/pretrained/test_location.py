@@ -18,6 +18,9 @@ def test_a_folder_without_a_model_is_told(tmp_path):
         match=r"does not exist; expected a folder with a model, a \.gguf file, or hf:NAME",
     ):
         locate(str(tmp_path / "other"))
+    (tmp_path / "novel.txt").write_text("It was a dark night.")
+    with pytest.raises(DataError, match=r"novel\.txt is no model; expected a folder"):
+        locate(str(tmp_path / "novel.txt"))
 
 
 def test_pickles_are_named_and_not_read(tmp_path):
