@@ -19,6 +19,7 @@ from stages.search.open import open_searcher
 from stages.update import UpdateDatastore
 from stages.updating.config import UpdateConfig
 from tests.builders.forgetting import built, indexed, made, story, tokens_of
+from tests.builders.forgetting import store as store
 from tests.stages.notes import Notes
 from tests.stages.small_store import array
 
