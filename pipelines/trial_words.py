@@ -33,6 +33,10 @@ class Plan(Settings):
     """Lines of `said` that the page shows, too."""
     ample: list[str] = Field(default_factory=list)
     """Advice on more minutes, repeated with the results; empty if more minutes would not help."""
+    speed: float
+    """Tokens a second in training that the plan counts on."""
+    seconds: float
+    """Seconds that all was planned to take."""
 
 
 def plan_in_words(trial: Trial) -> Plan:
@@ -45,7 +49,9 @@ def plan_in_words(trial: Trial) -> Plan:
         *(line for line in lines if SPREAD in line or line == SHARED),
         CONTEXT.format(longest_context()),
     ]
-    return Plan(said=lines, page=page, ample=ample)
+    return Plan(
+        said=lines, page=page, ample=ample, speed=trial.machine.speed, seconds=_seconds(trial)
+    )
 
 
 def _advice(trial: Trial) -> Iterator[str]:

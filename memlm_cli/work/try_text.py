@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from hashlib import blake2b
+from math import ceil
 from pathlib import Path
 
 from memlm_cli.arguments import given_settings, publish_name
@@ -19,6 +20,7 @@ from memlm_cli.work.plan import show_estimates
 from memlm_cli.work.run import as_asked, run_all, show_again, show_groups, show_plan
 from pipelines.estimates import tasks_of
 from pipelines.recipe import Recipe, load_recipe
+from pipelines.run import Result
 from pipelines.trial import (
     FEWEST_DOCUMENTS,
     RULES,
@@ -34,7 +36,7 @@ from pipelines.trial_words import Plan
 from stages.artifacts.references import store_words
 from stages.errors import UsageError
 from stages.machine import system_load, usable_cores
-from stages.numbers import duration
+from stages.numbers import duration, number
 from stages.pages.lineage import find_reports
 from stages.pages.page import build_page
 from stages.pages.tables import short_title
@@ -60,6 +62,7 @@ def try_text(
     common: Common,
 ) -> None:
     """Carry out `memlm try`."""
+    began = time.monotonic()
     if not 0 < minutes < float("inf"):
         raise UsageError(f"--minutes must be above 0, not {minutes}.")
     check_page_file("--output", output)
@@ -82,15 +85,24 @@ def try_text(
     elif dry_run:
         show_plan(recipe, common)
     else:
-        _run(recipe, plan, file, output, minutes, common)
+        _run(recipe, plan, file, output, minutes, began, common)
         if open_ and on_terminal() and has_display():
             open_page("try", output)
 
 
 def _run(
-    recipe: Recipe, plan: Plan, file: Path, output: Path, minutes: float, common: Common
+    recipe: Recipe,
+    plan: Plan,
+    file: Path,
+    output: Path,
+    minutes: float,
+    began: float,
+    common: Common,
 ) -> None:
-    """Run the planned recipe, write its page, and answer with the page's path."""
+    """Run the planned recipe, write its page, and answer with the page's path.
+
+    `began`: when the command began, in seconds of the monotonic clock.
+    """
     results = run_all(recipe, common, commands=True)
     reports = [result for result in results if result.artifact.kind == "report"]
     for result in reports:
@@ -100,7 +112,8 @@ def _run(
     for line in plan.ample:
         _say(line)
     if plan.ample and all(result.status == "made" for result in results):
-        _say_of_time_left(sum(result.seconds for result in results), 60 * minutes)
+        # Reading and timing are part of the minutes, so all since the command began counts.
+        _say_of_time_left(time.monotonic() - began, minutes, _least_speed(results), plan)
     _write_page([result.reference for result in reports], output, common, [*plan.ample, *plan.page])
     fields = {
         "path": str(output),
@@ -110,13 +123,41 @@ def _run(
     answer(json.dumps(fields) if common.json else str(output))
 
 
-def _say_of_time_left(seconds: float, budget: float) -> None:
-    """Say so if half of the given time is left, in seconds, because the plan was made on a busy
-    machine.
+FASTER = 1.2
+"""Ratio of the speed of training to the planned one from which the machine is called faster."""
+
+
+def _least_speed(results: Sequence[Result]) -> float:
+    """Tokens a second of the slowest plain training of a trial; 0: too short to be timed."""
+    models = [result for result in results if result.name.partition("[")[0] == "model"]
+    return min(model.artifact.metrics["tokens_per_second"] or 0.0 for model in models)
+
+
+def _say_of_time_left(seconds: float, minutes: float, speed: float, plan: Plan) -> None:
+    """Say so if half of the minutes is left, and what would use them.
+
+    Args:
+        seconds: what the whole command took.
+        minutes: what was given.
+        speed: tokens a second in training.
     """
-    if seconds < budget / 2:
-        say(
-            f"try: that took {duration(seconds)} of {duration(budget)}; --replan times this machine again, and plans more"
+    given = 60 * minutes
+    if seconds >= given / 2:
+        return
+    taken = f"that took {duration(seconds)} of {duration(given)}, and {duration(plan.seconds)} were planned"
+    if speed > FASTER * plan.speed:
+        trained = number(round(speed))
+        planned_speed = number(round(plan.speed))
+        _say(
+            f"{taken}: training made {trained} tokens a second instead of {planned_speed}; "
+            "--replan times this machine again, and plans more"
+        )
+    else:
+        # Another timing would give the same plan, so only more minutes use the time.
+        enough = max(ceil(minutes) + 1, int(minutes * given / max(1.0, seconds)))
+        _say(
+            f"{taken}, though training was hardly faster than planned; "
+            f"--minutes {enough} would take about {duration(given)}"
         )
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from memlm_cli.work.try_text import _say_of_time_left
 from pipelines.recipe import load_recipe
+from pipelines.trial_words import Plan
 from stages.machine import usable_cores
 from tests.cli.conftest import Memlm
 
@@ -376,12 +377,20 @@ def test_a_part_of_several_files_is_from_each(memlm: Memlm, book: Path) -> None:
     assert "2 of 2 files or records" in ended.err and "other windows" in ended.err
 
 
-@pytest.mark.parametrize(("taken", "said"), [(290, True), (310, False)])
-def test_time_is_left_where_half_of_it_is(
-    taken: float, said: bool, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("taken", "speed", "advice"),
+    [(290, 1_300, "--replan"), (290, 1_100, "--minutes 20 "), (310, 1_300, None)],
+)
+def test_where_half_of_the_time_is_left_the_cause_is_said_with_what_uses_it(
+    taken: float, speed: float, advice: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _say_of_time_left(taken, 600)
-    assert bool(capsys.readouterr().err) == said
+    plan = Plan(said=[], speed=1_000, seconds=540)
+    _say_of_time_left(taken, 10, speed, plan)
+    said = capsys.readouterr().err
+    assert bool(said) == (advice is not None)
+    for possible in ("--replan", "--minutes"):
+        assert (possible in said) == (advice is not None and advice.startswith(possible))
+    assert advice is None or advice in said
 
 
 @pytest.mark.usefixtures("small")
@@ -422,9 +431,9 @@ def test_shares_of_the_text_are_as_they_are_asked_for(memlm: Memlm, book: Path) 
 def test_a_part_is_told_with_the_minutes_for_all_and_the_script_of_its_page_runs(
     memlm: Memlm, book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[float] = []
+    asked: list[tuple[float, float, float, Plan]] = []
     monkeypatch.setattr(
-        "memlm_cli.work.try_text._say_of_time_left", lambda _, given: asked.append(given)
+        "memlm_cli.work.try_text._say_of_time_left", lambda *given: asked.append(given)
     )
     ended = memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
     assert ended.code == 0, ended.err
@@ -434,7 +443,9 @@ def test_a_part_is_told_with_the_minutes_for_all_and_the_script_of_its_page_runs
     page = Path("page.html").read_text("utf-8")
     assert all(part in page for part in (f"--minutes {minutes} ", " 96 tokens back"))
     memlm("try", book, "--minutes", 0.1, "--output", "page.html", *QUICK[:2])
-    assert asked == [6.0], "once: nothing is advised where all was made before"
+    (told,) = asked  # once: nothing is advised where all was made before
+    assert (told[1], told[3].speed) == (0.1, 1_000.0)
+    assert 0 < told[3].seconds <= 6
     enough = memlm("try", book, "--minutes", minutes, "--dry-run").err
     assert "would be enough" not in enough and " of text" not in enough
     assert re.search(r"Text: book\.txt: train [\d,]+,", page)
