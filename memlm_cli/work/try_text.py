@@ -130,7 +130,8 @@ FASTER = 1.2
 def _least_speed(results: Sequence[Result]) -> float:
     """Tokens a second of the slowest plain training of a trial; 0: too short to be timed."""
     models = [result for result in results if result.name.partition("[")[0] == "model"]
-    return min(model.artifact.metrics["tokens_per_second"] or 0.0 for model in models)
+    speeds: list[float] = [model.artifact.metrics["tokens_per_second"] or 0.0 for model in models]
+    return min(speeds)
 
 
 def _say_of_time_left(seconds: float, minutes: float, speed: float, plan: Plan) -> None:
