@@ -95,7 +95,8 @@ def placed_labels(
     """
     labels: dict[int, Label] = {}
     taken = [Label("", x - DOT / 2, y, DOT) for x, y in points]
-    for number in sorted(range(len(points)), key=lambda place: -points[place][1]):
+    from_the_top = sorted(range(len(points)), key=lambda number: -points[number][1])
+    for number in from_the_top:
         x, y = points[number]
         text = fitted(names[number], width / 2)
         length = LETTER * len(text)
@@ -104,8 +105,9 @@ def placed_labels(
         # Each of what is taken keeps a label from four places at the most.
         moves = [step * sign * LINE / 2 for step in range(2 * len(taken) + 1) for sign in (-1, 1)]
         tried = (Label(text, left, y + move, length) for move in moves)
-        labels[number] = next(label for label in tried if not any(map(label.touches, taken)))
-        taken.append(labels[number])
+        placed = next(label for label in tried if not any(map(label.touches, taken)))
+        labels[number] = placed
+        taken.append(placed)
     return [labels[number] for number in range(len(points))]
 
 

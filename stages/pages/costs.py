@@ -99,12 +99,13 @@ def named_rows(comparison: Figures, labels: Sequence[str]) -> list[tuple[str, Fi
 
 
 def _cells(name: str, row: Figures, costs: Sequence[Measure], mark: str) -> list[Cell]:
-    of = row["perplexity"]
+    """Cells of a line, in the order of the columns; `mark`: of its first cell."""
+    perplexity = row["perplexity"]
     share = None if row["change"] is None else row["change"]["mean"]
-    spread = half_width(of["interval"], lambda half: measured(half, "perplexity"))
+    spread = half_width(perplexity["interval"], lambda half: measured(half, "perplexity"))
     return [
         Cell(name, mark=mark),
-        figure(of["mean"], soft=spread),
+        figure(perplexity["mean"], soft=spread),
         change(share, row["over_documents"]),
         figure(row["counting"]),
         figure(row[BITS], BITS),
